@@ -131,7 +131,9 @@ EVALUATION_CROPS = (
     "central_crop",
     "aspect_crop",
 )
-FILLING = EVALUATION_CROPS[3:]  # what is smaller than the image size
+# Those that fill up what is smaller than the crop, and whose images are scaled
+# to the crop itself where no size is given.
+FILLING = EVALUATION_CROPS[3:]
 # Those before which nothing is resized to another size than the model's.
 UNSIZED = ("inception_crop", "squash", "central_crop", "aspect_crop")
 # Those of an image whose shorter side is scaled, and which fill nothing up.
@@ -574,17 +576,16 @@ def evaluation_of(
     fields = dict(trained_as.preprocessing)
     own, before = trained_as.image_size, fields.get("resize_size")
     if before is not None and own and image_size not in (None, own):
-        if np.ndim(before) and fields.get("evaluation") not in BY_SHORTER_SIDE:
-            sides = np.multiply(before, np.divide(image_size, own))
-            fields["resize_size"] = tuple(map(_whole, sides))
+        crop = fields.get("evaluation")
+        if np.ndim(before) and crop not in BY_SHORTER_SIDE:
+            ratio = np.divide(image_size, own)
         else:  # One side, which the longer side of the image has to fit.
-            ratio = max(image_size) / max(own)
-            fields["resize_size"] = _whole(np.min(before) * ratio)
+            before, ratio = np.min(before), max(image_size) / max(own)
+        sides = np.floor(np.multiply(before, ratio) + 1e-6).astype(int)
+        fields["resize_size"] = (
+            tuple(sides.tolist()) if sides.ndim else int(sides)
+        )
     return preprocessing_in(fields, trained_as.source or "the model")
-
-
-def _whole(side: float) -> int:
-    return int(np.floor(side + 1e-6))
 
 
 def preprocessing_in(fields: Mapping, place: str) -> PreprocessingConfig:

@@ -18,6 +18,7 @@ import numpy as np
 
 from keras_vit.data.config import (
     BY_SHORTER_SIDE,
+    FILLING,
     UNSIZED,
     PreprocessingConfig,
 )
@@ -82,7 +83,7 @@ class Geometry:
 
     def __post_init__(self):
         given = self.config.resize_size
-        if given is None or self.config.evaluation in PADDING:
+        if given is None or self.config.evaluation in FILLING:
             return
         needed = self.image_size
         if {self.config.train, self.config.evaluation} & BY_SHORTER_SIDE:
@@ -118,7 +119,7 @@ class Geometry:
         return height, width
 
     def _before_crop(self, side: int) -> int:
-        if self.config.evaluation in PADDING:
+        if self.config.evaluation in FILLING:
             return side
         return RESIZE_SIZES.get(side, round(side * 8 / 7))
 
@@ -608,9 +609,6 @@ EVALUATION_CROPS = {
     "central_crop": Crop(_as_it_is),
     "aspect_crop": Crop(_image_size, window=_of_the_same_ratio),
 }
-# Those that fill up what is smaller than the crop, and whose images are scaled
-# to the crop itself where no size is given.
-PADDING = tuple(EVALUATION_CROPS)[3:]
 
 
 def _scaled(image, size, geometry, default: str, box=(slice(None),) * 2):
@@ -684,7 +682,7 @@ def tensor_crop(images: Any, geometry: Geometry) -> Any:
     result = ops.clip(result, 0.0, 255.0)
     if config.rounding == "uint8":
         result = ops.floor(result)
-    if config.evaluation not in PADDING:
+    if config.evaluation not in FILLING:
         return result
     (_, _, rows), (_, _, columns) = steps
     inside = ops.logical_and(rows[:, None], columns)[..., None]  # (h, w, 1)
