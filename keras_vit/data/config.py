@@ -16,6 +16,7 @@ from keras_vit.io.checks import (
     check_fraction,
     check_installed,
     check_limits,
+    check_types,
     check_unread,
 )
 from keras_vit.trained_as import TrainedAs
@@ -84,6 +85,7 @@ class AugmentationConfig:
     """Arguments of that layer; value_range is (0, 255) where it takes one."""
 
     def __post_init__(self):
+        check_types(self)
         check_limits(self, 1, "shift", "zoom")
         check_limits(self, 180, "rotation")
         check_at_least(
@@ -341,6 +343,7 @@ class DataConfig:
     otherwise. Data sets of tensorflow-datasets need TensorFlow."""
 
     def __post_init__(self):
+        check_types(self)
         fields = ("name", "folder", "csv", "shards")
         sources = [getattr(self, field) for field in fields]
         received = ", ".join(map("{}={!r}".format, fields, sources))
@@ -488,6 +491,7 @@ class PreprocessingConfig:
     given."""
 
     def __post_init__(self):
+        check_types(self)
         check_choice("train", self.train, CROPS)
         check_choice("evaluation", self.evaluation, EVALUATION_CROPS)
         check_choice("resize_method", self.resize_method, (None, *METHODS))

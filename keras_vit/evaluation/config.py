@@ -8,7 +8,12 @@ import dataclasses
 from keras_vit.data import DataConfig, PreprocessingConfig
 from keras_vit.data.resizing import TTA
 from keras_vit.io import checks
-from keras_vit.io.checks import PRECISIONS, check_at_least, check_choice
+from keras_vit.io.checks import (
+    PRECISIONS,
+    check_at_least,
+    check_choice,
+    check_types,
+)
 from keras_vit.sizes import BIT, MIXER, VIT
 
 __all__ = ["Evaluation", "ModelSource"]
@@ -43,6 +48,7 @@ class ModelSource:
     """"float32", "mixed_bfloat16" or "mixed_float16"."""
 
     def __post_init__(self):
+        check_types(self)
         check_choice("name", self.name, (None, *VIT, *MIXER, *BIT))
         check_choice("activation", self.activation, (None, *ACTIVATIONS))
         check_choice("precision", self.precision, PRECISIONS)
@@ -120,6 +126,7 @@ class Evaluation:
     """How many images, mistakes first, go into the report."""
 
     def __post_init__(self):
+        check_types(self)
         check_choice("split", self.split, (None, *SPLITS))
         check_choice("distribution", self.distribution, DISTRIBUTIONS)
         check_choice("tta", self.tta, TTA)

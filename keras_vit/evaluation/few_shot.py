@@ -32,6 +32,7 @@ from keras_vit.io.checks import (
     check_at_least,
     check_choice,
     check_positive,
+    check_types,
 )
 from keras_vit.runtime.platforms import compile_predictions
 
@@ -134,6 +135,7 @@ class FewShot:
     """Images per step; the last step is padded."""
 
     def __post_init__(self):
+        check_types(self)
         check_choice("distribution", self.distribution, DISTRIBUTIONS)
         check_choice("crop", self.crop, CROPS)
         check_at_least(self, 0, "seed")

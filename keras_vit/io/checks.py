@@ -6,9 +6,15 @@
 import contextlib
 import dataclasses
 import difflib
+import functools
 import importlib.util
+import math
+import numbers
 import os
 import pathlib
+import re
+import types
+import typing
 from typing import Any
 
 __all__ = [
@@ -29,15 +35,20 @@ __all__ = [
     "check_at_least",
     "check_at_most",
     "check_choice",
+    "check_classes",
     "check_divisible",
     "check_fraction",
     "check_heads",
     "check_installed",
+    "check_kind",
     "check_limits",
     "check_multiple",
     "check_positive",
     "check_regular",
     "check_size",
+    "check_types",
+    "check_whole",
+    "is_of",
     "check_unread",
     "check_yaml",
     "cpu_flags",
@@ -148,7 +159,7 @@ def _keeping_the_backend(missing):
 
 def check_choice(name: str, value, choices) -> None:
     """Raises a ValueError with the nearest names unless value is a choice."""
-    if value not in choices:
+    if value not in list(choices):
         nearest = difflib.get_close_matches(str(value), map(str, choices), n=1)
         hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
         raise ValueError(
@@ -157,11 +168,123 @@ def check_choice(name: str, value, choices) -> None:
         )
 
 
+def check_types(config, *but: str) -> None:
+    """Raise a ValueError unless each field has a value of its type.
+
+    An int is a float, too, a list a tuple, and a number of NumPy one of Python.
+    Infinity and NaN are no numbers, and True is not 1.
+
+    Args:
+        config: a dataclass.
+        *but: fields that are checked as they are converted.
+
+    Example:
+        >>> check_types(OptimizerConfig(learning_rate="1e-3"))
+        Traceback (most recent call last):
+        ValueError: learning_rate must be float | None. Received: '1e-3', a str.
+    """
+    for name, kind, default in _kinds(type(config)):
+        value = getattr(config, name)
+        if value is default or name in but:
+            continue
+        check_kind(kind, **{name: value})
+        if hasattr(value, "item"):  # A number of NumPy, which JSON has not.
+            object.__setattr__(config, name, value.item())
+
+
+def check_kind(kind: Any, /, **values: Any) -> None:
+    """Raise a ValueError unless the values are of a type; see `check_types`.
+
+    Example:
+        >>> check_kind(tuple[str, ...] | None, class_names="cat")
+        Traceback (most recent call last):
+        ValueError: class_names must be tuple[str, ...] | None. Received:
+        class_names='cat', a str.
+    """
+    for name, value in values.items():
+        if not is_of(kind, value):
+            raise ValueError(_wrong_type(name, kind, value))
+
+
+def check_classes(count: int, /, **values: Any) -> None:
+    """Raise a ValueError unless arrays have numbers of `count` classes."""
+    import numpy as np
+
+    for name, value in values.items():
+        found = np.asarray(value)
+        if not found.size:
+            continue
+        whole = found.dtype.kind in "iub"
+        if not whole or found.min() < 0 or found.max() >= count:
+            met = np.unique(found)[[0, -1]].tolist()
+            raise ValueError(
+                f"{name} are classes, numbers from 0 to {count - 1}. Received: "
+                f"{met[0]!r} to {met[1]!r}."
+            )
+
+
+def check_whole(least: int, /, **values: Any) -> None:
+    """Raise a ValueError unless the values are ints of at least `least`."""
+    bound = "above 0" if least == 1 else f"of at least {least}"
+    for name, value in values.items():
+        if not is_of(int, value) or value < least:
+            raise ValueError(
+                f"{name} must be an int {bound}. Received: {name}={value!r}."
+            )
+
+
+@functools.cache
+def _kinds(config_class) -> list[tuple[str, Any, Any]]:
+    """List the name, the type and the default of each field."""
+    hints = typing.get_type_hints(config_class)
+    fields = dataclasses.fields(config_class)
+    return [(x.name, hints[x.name], x.default) for x in fields]
+
+
+def _wrong_type(name, kind, value) -> str:
+    words = str(kind) if typing.get_args(kind) else kind.__name__
+    words = re.sub(r"\b(\w+\.)+", "", words)  # of modules
+    if isinstance(value, float) and not math.isfinite(value):
+        words += ", and finite"
+    article = "an" if type(value).__name__[0] in "aeiou" else "a"
+    found = f"{repr(value)[:200]}, {article} {type(value).__name__}"
+    return f"{name} must be {words}. Received: {name}={found}."
+
+
+def _is_real(value) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def is_of(kind: Any, value: Any) -> bool:
+    """Return whether a value is of an annotated type, as in `check_types`."""
+    if kind is Any:
+        return True
+    if kind is None or kind is type(None):
+        return value is None
+    parts = typing.get_args(kind)
+    origin = typing.get_origin(kind)
+    if origin in (types.UnionType, typing.Union):
+        return any(is_of(part, value) for part in parts)
+    if origin is tuple:
+        if not isinstance(value, (tuple, list)):
+            return False
+        if parts[-1] is ...:
+            parts = parts[:1] * len(value)
+        return len(parts) == len(value) and all(map(is_of, parts, value))
+    if kind is bool:
+        return type(value).__name__ in ("bool", "bool_")  # of NumPy
+    if kind in (int, float):
+        number = numbers.Integral if kind is int else numbers.Real
+        right = _is_real(value) and isinstance(value, number)
+        return right and value == value and value not in (math.inf, -math.inf)
+    return isinstance(value, origin or kind)
+
+
 def check_positive(config, *names: str) -> None:
     """Raises a ValueError unless the named fields are above 0, or None."""
     for name in names:
         value = getattr(config, name)
-        if value is not None and not value > 0:
+        if value is not None and not (_is_real(value) and value > 0):
             raise ValueError(
                 f"{name} must be above 0. Received: {name}={value!r}."
             )
@@ -171,7 +294,7 @@ def check_at_least(config, bound: int, *names: str) -> None:
     """Raises a ValueError unless the fields are at least `bound`, or None."""
     for name in names:
         value = getattr(config, name)
-        if value is not None and not value >= bound:
+        if value is not None and not (_is_real(value) and value >= bound):
             raise ValueError(
                 f"{name} must be at least {bound}. Received: {name}={value!r}."
             )
@@ -181,7 +304,7 @@ def check_at_most(config, bound: float, *names: str) -> None:
     """Raises a ValueError unless the fields are at most `bound`, or None."""
     for name in names:
         value = getattr(config, name)
-        if value is not None and not value <= bound:
+        if value is not None and not (_is_real(value) and value <= bound):
             raise ValueError(
                 f"{name} must be at most {bound}. Received: {name}={value!r}."
             )
@@ -191,7 +314,7 @@ def check_fraction(config, *names: str) -> None:
     """Raises a ValueError unless the fields are in [0, 1]."""
     for name in names:
         value = getattr(config, name)
-        if not 0 <= value <= 1:
+        if not (_is_real(value) and 0 <= value <= 1):
             raise ValueError(
                 f"{name} must be between 0 and 1. Received: {name}={value!r}."
             )
@@ -201,7 +324,7 @@ def check_limits(config, limit: float, *names: str) -> None:
     """Raises a ValueError unless the fields are in [0, limit)."""
     for name in names:
         value = getattr(config, name)
-        if not 0 <= value < limit:
+        if not (_is_real(value) and 0 <= value < limit):
             raise ValueError(
                 f"{name} must be at least 0 and below {limit}. Received: "
                 f"{name}={value!r}."
@@ -240,12 +363,12 @@ def check_size(name: str, value) -> tuple:
     """(height, width) of one side or both; a ValueError unless above 0."""
     both = isinstance(value, (tuple, list))
     pair = tuple(value) if both else (value, value)
-    if len(pair) != 2 or not all(isinstance(x, int) and x > 0 for x in pair):
+    if not is_of(tuple[int, int], pair) or min(pair) < 1:
         raise ValueError(
             f"{name} must be a positive integer or a pair (height, width) of "
             f"them. Received: {name}={value!r}."
         )
-    return pair
+    return tuple(map(int, pair))
 
 
 def cpu_flags() -> frozenset[str]:

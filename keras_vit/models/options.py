@@ -31,6 +31,7 @@ from keras_vit.io.checks import (
     check_heads,
     check_limits,
     check_size,
+    check_types,
     check_unread,
 )
 
@@ -217,6 +218,15 @@ def positive(config: Any, name: str) -> None:
     check_at_least(config, 1, name)
 
 
+def counts(config: Any, name: str) -> None:
+    """Check that each number of a field is 1 or more."""
+    values = getattr(config, name)
+    if any(x < 1 for x in values):
+        raise ValueError(
+            f"{name} must be numbers from 1 on. Received: {name}={values}."
+        )
+
+
 def rate(config: Any, name: str) -> None:
     """Check that a field is a probability below 1."""
     check_limits(config, 1, name)
@@ -388,7 +398,7 @@ class ViTConfig:
     num_layers: int = option(12, TENSORS, check=positive)
     mlp_dim: int = option(3072, TENSORS, check=positive)
     num_heads: int = option(12, RECORD)
-    key_value_heads: tuple | None = option(
+    key_value_heads: tuple[int, ...] | None = option(
         None,
         TENSORS,
         later=True,
@@ -471,7 +481,9 @@ class ViTConfig:
     num_classes: int = option(
         1000, TENSORS, check=count, weights=("predictions/",)
     )
-    classifier_activation: str | None = option(None, RECORD, idle=OF_THE_HEAD)
+    classifier_activation: str | Callable | None = option(
+        None, RECORD, idle=OF_THE_HEAD
+    )
     representation_dim: int = option(
         0, TENSORS, check=count, weights=("pre_logits/",), application=True
     )
@@ -574,11 +586,11 @@ class ViTConfig:
     pool_num_heads: int = option(0, RECORD, check=count, idle=OF_THE_POOLING)
     pool_mlp_dim: int = option(0, TENSORS, check=count, idle=OF_THE_POOLING)
     activation: str = option("gelu_tanh", RECORD, application=True)
-    patch_stem: tuple | None = option(
+    patch_stem: tuple[int, ...] | None = option(
         None, TENSORS, planned=False, weights=("stem_",), whole_grid=True
     )
     patch_stem_dim: int = option(192, TENSORS, of="patch_stem", check=positive)
-    resnet_units: tuple | None = option(
+    resnet_units: tuple[int, ...] | None = option(
         None, TENSORS, planned=False, weights=("root_",), whole_grid=True
     )
     resnet_width: int = option(64, TENSORS, of="resnet_units")
@@ -602,6 +614,7 @@ class ViTConfig:
     rematerialize: bool = option(False, TRAINING, application=True)
 
     def __post_init__(self):
+        check_types(self, "image_size", "patch_size")
         fields: dict[str, tuple | None] = {
             "image_size": check_size("image_size", self.image_size),
             "patch_size": check_size("patch_size", self.patch_size),
@@ -723,7 +736,9 @@ class ViTConfig:
 
     def _check_stem(self):
         stride = math.prod(self.patch_stem or ())
-        wrong = stride < 1 or any(x % stride for x in self.patch_size)
+        wrong = any(x < 1 for x in self.patch_stem or ()) or any(
+            x % stride for x in self.patch_size
+        )
         if wrong or self.patch_stem is not None and self.resnet_units:
             raise ValueError(
                 "patch_stem must be strides whose product divides patch_size, "
@@ -815,7 +830,7 @@ class MixerConfig:
     hidden_dim: int = option(768, TENSORS, check=positive)
     num_layers: int = option(12, TENSORS, check=positive)
     tokens_mlp_dim: int = option(384, TENSORS, idle="0 says that no MLP mixes")
-    channels_mlp_dim: int = option(3072, TENSORS)
+    channels_mlp_dim: int = option(3072, TENSORS, check=positive)
     mixing: str = option(
         "mlp",
         TENSORS,
@@ -834,7 +849,9 @@ class MixerConfig:
     num_classes: int = option(
         1000, TENSORS, check=count, weights=("predictions/",)
     )
-    classifier_activation: str | None = option(None, RECORD, idle=OF_THE_HEAD)
+    classifier_activation: str | Callable | None = option(
+        None, RECORD, idle=OF_THE_HEAD
+    )
     head_bias: float = option(0.0, TRAINING, idle=OF_THE_HEAD, application=True)
     stochastic_depth_rate: float = option(
         0.0, TRAINING, check=rate, application=True
@@ -850,6 +867,7 @@ class MixerConfig:
     include_preprocessing: bool = option(False, RECORD)
 
     def __post_init__(self):
+        check_types(self, "image_size", "patch_size")
         for name in ("image_size", "patch_size"):
             size = check_size(name, getattr(self, name))
             object.__setattr__(self, name, size)
@@ -932,7 +950,7 @@ class BiTConfig:
 
     image_size: tuple[int, int] | tuple[None, None] = option((224, 224), RECORD)
     channels: int = option(3, TENSORS, check=positive)
-    units: tuple = option((3, 4, 6, 3), TENSORS)
+    units: tuple[int, ...] = option((3, 4, 6, 3), TENSORS, check=counts)
     width: int = option(64, TENSORS)
     unit: str = option("bottleneck", TENSORS, choices=("bottleneck", "basic"))
     stem: str = option(
@@ -956,7 +974,9 @@ class BiTConfig:
     num_classes: int = option(
         1000, TENSORS, check=count, weights=("predictions/",)
     )
-    classifier_activation: str | None = option(None, RECORD, idle=OF_THE_HEAD)
+    classifier_activation: str | Callable | None = option(
+        None, RECORD, idle=OF_THE_HEAD
+    )
     head_bias: float = option(0.0, TRAINING, idle=OF_THE_HEAD, application=True)
     standardization: str | None = option(
         "variance", RECORD, choices=(None, *STANDARDIZATIONS)
@@ -968,6 +988,7 @@ class BiTConfig:
     include_preprocessing: bool = option(False, RECORD)
 
     def __post_init__(self):
+        check_types(self, "image_size")
         size = tuple(self.image_size) if self._any_size else self.image_size
         if not self._any_size:
             size = check_size("image_size", size)
@@ -987,7 +1008,9 @@ class BiTConfig:
 
     @property
     def _any_size(self):
-        return not isinstance(self.image_size, int) and None in self.image_size
+        return isinstance(self.image_size, (tuple, list)) and (
+            None in self.image_size
+        )
 
 
 def stem_grid(image_size: tuple, units: tuple) -> tuple:

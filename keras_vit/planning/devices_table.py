@@ -11,7 +11,7 @@ import dataclasses
 import re
 from typing import NamedTuple
 
-from keras_vit.io.checks import check_choice
+from keras_vit.io.checks import check_choice, check_kind
 
 __all__ = ["DEVICES", "Device", "Machine", "machine"]
 
@@ -91,6 +91,7 @@ def machine(text: str) -> Machine:
         >>> machine("v4-32")
         Machine(name='v4', count=16)
     """
+    check_kind(str, text=text)
     # "a100-40gb" ends with no digit: a number at the end is always the count.
     match = re.fullmatch(r"(.+?)(?:-|x)(\d+)", text.strip().lower())
     if match is None or int(match[2]) < 1:

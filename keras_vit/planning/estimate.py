@@ -17,7 +17,14 @@ import math
 from typing import Any, NamedTuple
 
 from keras_vit.analysis.compute import multiply_adds
-from keras_vit.io.checks import PRECISIONS, check_at_least, check_choice
+from keras_vit.io.checks import (
+    PRECISIONS,
+    check_at_least,
+    check_choice,
+    check_kind,
+    check_types,
+    check_whole,
+)
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.models.options import changed, options_of
 from keras_vit.models.resnet import STEMS, UNITS
@@ -249,6 +256,7 @@ class Settings:
     method: Any = None
 
     def __post_init__(self):
+        check_types(self)
         check_choice("precision", self.precision, PRECISIONS)
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_choice("attention", self.attention, ATTENTION)
@@ -300,6 +308,7 @@ def cost_of(config: ViTConfig, method: Any = None) -> StepCost:
         >>> cost_of(vit_config("ViT_B16")).numbers
         150528
     """
+    check_kind(ViTConfig, config=config)
     if method is not None:
         return method.cost(config)
     return StepCost(
@@ -567,6 +576,8 @@ def memory(
         >>> round(memory(config, Settings(batch=128)).total / 1e9)
         20
     """
+    check_kind(ViTConfig, config=config)
+    check_kind(Settings, settings=settings)
     split = _split(config, settings, layout, devices)
     cost = cost_of(config, settings.method)
     compute = PRECISIONS[settings.precision]
@@ -611,6 +622,7 @@ class Split(NamedTuple):
 
 def _split(config, settings, layout, devices):
     check_choice("layout", layout, LAYOUTS)
+    check_whole(1, devices=devices)
     if layout == "data_parallel":
         return Split(devices)
     if layout == "fsdp":
@@ -641,6 +653,7 @@ def model_axis(config: ViTConfig, settings: Settings) -> int:
 
 def images_per_device(settings: Settings, split: Split, parts: int = 1) -> int:
     """Return the images on a device at a time; refuse uneven shares."""
+    check_whole(1, parts=parts)
     shares = split.batch * parts
     if settings.batch % shares:
         raise ValueError(
@@ -711,6 +724,9 @@ def duration(
         >>> round(duration(config, Settings(), devices).seconds, 2)
         0.69
     """
+    check_kind(ViTConfig, config=config)
+    check_kind(Settings, settings=settings)
+    check_kind(Machine, machine=machine)
     cost = cost_of(config, settings.method)
     counts = cost.trained
     flops = training_flops(counts, rematerialize, cost.frozen) * settings.batch
@@ -845,6 +861,9 @@ def plan(config: ViTConfig, settings: Settings, machine: Machine) -> list[Row]:
         >>> [row.parts for row in rows if row.layout == "fsdp"]
         [8, 1]
     """
+    check_kind(ViTConfig, config=config)
+    check_kind(Settings, settings=settings)
+    check_kind(Machine, machine=machine)
     return [
         _row(config, settings, machine, Way(layout, rematerialize))
         for layout in layouts_of(config, settings, machine)

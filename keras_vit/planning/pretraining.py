@@ -83,9 +83,7 @@ class Pretraining:
         """Return the config of the model that is trained: of what classes."""
         if getattr(self.options, "logits", 0):
             return config
-        return dataclasses.replace(
-            config, num_classes=0, representation_dim=None
-        )
+        return dataclasses.replace(config, num_classes=0, representation_dim=0)
 
     @property
     def name(self) -> str:

@@ -30,7 +30,12 @@ import numpy as np
 from keras_vit.analysis.attention_weights import attention_overview
 from keras_vit.analysis.report.pictures import photograph
 from keras_vit.explanation import check_attention, overlays
-from keras_vit.io.checks import check_at_least, check_at_most, check_positive
+from keras_vit.io.checks import (
+    check_at_least,
+    check_at_most,
+    check_positive,
+    check_types,
+)
 from keras_vit.prediction import most_probable
 from keras_vit.prediction.embeddings_file import ImageSearch
 from keras_vit.serving.received_images import (
@@ -107,6 +112,7 @@ class ServingLimits:
         check_positive(self, "timeout", "body_mb", "bodies_mb", "megapixels")
         for name, largest in LARGEST.items():
             check_at_most(self, largest, name)
+        check_types(self)
         if self.queue < self.batch:
             raise ValueError(
                 "queue must be at least batch, or no batch is ever full. "

@@ -10,7 +10,12 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.io.checks import check_choice, check_fraction, check_heads
+from keras_vit.io.checks import (
+    check_choice,
+    check_fraction,
+    check_heads,
+    check_types,
+)
 from keras_vit.layers import (
     AddPositionEmbedding,
     SelfAttention,
@@ -89,7 +94,7 @@ class TextConfig:
     mlp_dim: int = option(2048, TENSORS, check=positive)
     num_heads: int = option(8, RECORD, check=positive)
     causal: bool = option(True, RECORD)
-    masked_id: int | None = option(None, RECORD)
+    masked_id: int | None = option(None, RECORD, check=count)
     position_embedding: str = option(
         "learned", TENSORS, choices=("learned", "sincos1d")
     )
@@ -103,6 +108,7 @@ class TextConfig:
     activation: str = option("quick_gelu", RECORD)
 
     def __post_init__(self):
+        check_types(self)
         check_options(self)
         check_heads(self.hidden_dim, self.num_heads)
 

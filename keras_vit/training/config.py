@@ -21,6 +21,7 @@ from keras_vit.io.checks import (
     check_multiple,
     check_positive,
     check_size,
+    check_types,
     check_unread,
 )
 from keras_vit.models import BiTConfig, MixerConfig, ViTConfig
@@ -137,6 +138,7 @@ class OptimizerConfig:
     null, 0.75 for adamw with pre-trained weights of a model with blocks."""
 
     def __post_init__(self):
+        check_types(self)
         check_choice("optimizer", self.name, OPTIMIZERS)
         check_choice("schedule", self.schedule, SCHEDULES)
         check_positive(
@@ -288,6 +290,7 @@ class TrainingConfig:
     "val_feature_spread" of DINO, its "auto"."""
 
     def __post_init__(self):
+        check_types(self)
         check_positive(
             self,
             "epochs",
@@ -314,11 +317,7 @@ class TrainingConfig:
 
     def _check_lora(self):
         rank = self.lora_rank
-        if not isinstance(rank, int) or isinstance(rank, bool) or rank < 0:
-            raise ValueError(
-                "lora_rank must be an int, above 0 for LoRA. Received: "
-                f"lora_rank={rank!r}."
-            )
+        check_at_least(self, 0, "lora_rank")
         check_positive(self, "lora_alpha")
         if rank and self.trainable == "head":
             raise ValueError(
@@ -470,6 +469,7 @@ class ModelConfig:
     """"tiny" is the smallest model of the named kind, to try a recipe out."""
 
     def __post_init__(self):
+        check_types(self)
         if self.weights == "":
             raise ValueError(
                 "weights is not empty; an unset variable of the shell is. "
@@ -675,6 +675,7 @@ class Recipe:
     kind on the digits, in the folder run_dir with "-smoke" behind it."""
 
     def __post_init__(self):
+        check_types(self)
         for name, group in with_defaults(self).items():
             object.__setattr__(self, name, group)
         check_at_least(self, 0, "seed")

@@ -5,7 +5,7 @@ Read without Keras.
 
 import dataclasses
 
-from keras_vit.io.checks import check_choice
+from keras_vit.io.checks import check_choice, check_types
 from keras_vit.models.options import ViTConfig, changed, options_of
 
 __all__ = ["VariantConfig", "VariantTransformerConfig"]
@@ -53,6 +53,7 @@ class VariantConfig:
     skips."""
 
     def __post_init__(self):
+        check_types(self)
         for name, choices in CHOICES.items():
             check_choice(name, getattr(self, name), choices)
         places = PLACES[self.position]
@@ -90,15 +91,10 @@ class VariantTransformerConfig(ViTConfig):
     variant: VariantConfig = VariantConfig()
 
     def __post_init__(self):
-        super().__post_init__()
-        variant = self.variant
-        if isinstance(variant, dict):
-            variant = VariantConfig(**variant)
+        if isinstance(self.variant, dict):
+            variant = VariantConfig(**self.variant)
             object.__setattr__(self, "variant", variant)
-        if not isinstance(variant, VariantConfig):
-            raise ValueError(
-                f"variant must be a VariantConfig. Received: {variant!r}."
-            )
+        super().__post_init__()
         self._check_position()
         self._check_attention()
         self._check_blocks()

@@ -179,7 +179,7 @@ def test_options_that_do_not_fit_are_refused(variant, options, message):
 
 def test_a_variant_must_be_one():
     word: Any = "2d"
-    with pytest.raises(ValueError, match="must be a VariantConfig"):
+    with pytest.raises(ValueError, match="must be VariantConfig"):
         VariantTransformerConfig(variant=word)
 
 

@@ -40,6 +40,7 @@ from keras_vit.io.checks import (
     check_choice,
     check_limits,
     check_positive,
+    check_types,
     check_unread,
 )
 from keras_vit.models import VisionTransformer, ViTConfig
@@ -246,6 +247,7 @@ class DINOConfig:
     all images, after which the run ends; 0 never ends it."""
 
     def __post_init__(self):
+        check_types(self)
         check_at_least(
             self, 0, *("local_crops", "color_jitter", "blur_sigma"),
             *("freeze_last_layer_epochs", "freeze_encoder_epochs"),

@@ -40,6 +40,7 @@ from keras_vit.io.checks import (
     check_choice,
     check_limits,
     check_size,
+    check_types,
     check_unread,
 )
 from keras_vit.models import BiT
@@ -117,6 +118,7 @@ class DistillConfig:
     same for all images, after which the run ends; 0 never ends it."""
 
     def __post_init__(self):
+        check_types(self)
         weights = ("features", "patches", "logits")
         check_at_least(self, 0, *weights, "collapse_steps")
         check_choice("labels", self.labels, LOGIT_LOSSES)

@@ -33,6 +33,7 @@ from keras_vit.io.checks import (
     check_at_least,
     check_choice,
     check_positive,
+    check_types,
     check_unread,
 )
 from keras_vit.layers import TransformerBlock
@@ -128,6 +129,7 @@ class MAEConfig:
     all images, after which the run ends; 0 never ends it."""
 
     def __post_init__(self):
+        check_types(self)
         check_choice("kind", self.kind, DEFAULTS)
         decoder = [x for x in DEFAULTS["mae"] if x.startswith("decoder")]
         check_positive(self, *decoder, "mask_patch_size")

@@ -15,7 +15,7 @@ import math
 import keras
 
 from keras_vit.data.array_ops import ops_of
-from keras_vit.io.checks import check_choice
+from keras_vit.io.checks import check_choice, check_types
 from keras_vit.models import VisionTransformer
 from keras_vit.training import build
 from keras_vit.training.build import Task
@@ -72,6 +72,7 @@ class MaskedPatchConfig:
     another patch of the image; the rest keep theirs."""
 
     def __post_init__(self):
+        check_types(self)
         check_choice("target", self.target, CELLS)
         if not 0 < self.corruption_rate <= 1:
             raise ValueError(
