@@ -39,7 +39,7 @@ from keras_vit.analysis.features import features
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.image_reader import log_colour_changes
 from keras_vit.io.atomic_files import printable, replacing
-from keras_vit.io.checks import EXTRAS, check_installed
+from keras_vit.io.checks import EXTRAS, check_installed, check_whole
 from keras_vit.models import VisionTransformer
 from keras_vit.prediction import (
     Classifier,
@@ -119,8 +119,7 @@ def explain(
         PosixPath('out/index.html')
     """
     folder = check_folder(folder)
-    if isinstance(top, bool) or not isinstance(top, int) or top < 1:
-        raise ValueError(f"top must be an int above 0. Received: top={top!r}.")
+    check_whole(1, top=top)
     check_installed("The page of the attention", *EXTRAS["plots"])
     classifier = as_classifier(
         model, class_names, preprocessing, needs_classes=False

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.io.checks import check_kind
+
 __all__ = [
     "MID_GREY",
     "class_names",
@@ -64,6 +66,11 @@ def preprocess_input(
     if data_format not in DATA_FORMATS:
         raise ValueError(
             f"Expected data_format in {DATA_FORMATS}. Received: {data_format!r}"
+        )
+    if model is not None and not hasattr(model, "config"):
+        raise ValueError(
+            "model is a model of keras_vit, whose pixels are scaled as its "
+            f"config says. Received: model={model!r}."
         )
     images = _as_array_or_tensor(images)
     _check_rank(images)
@@ -279,6 +286,7 @@ def _classes(shape, names):
     expected = f"(N, K), K one of {tuple(LABEL_FILES)}, or `class_names`"
     classes = ()
     if names is not None:
+        check_kind(tuple[str, ...], class_names=names)
         classes = tuple((name, name) for name in names)
         expected = f"(N, {len(classes)}), a score for each of `class_names`"
     elif shape and shape[-1] in LABEL_FILES:

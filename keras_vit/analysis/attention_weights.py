@@ -17,7 +17,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.io.checks import check_choice, check_limits
+from keras_vit.io.checks import (
+    check_choice,
+    check_kind,
+    check_limits,
+    check_whole,
+)
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.models.options import ATTENTION_POOLINGS, stem_grid
 from keras_vit.variants import VariantTransformer
@@ -220,6 +225,8 @@ def to_pixels(
             "axes must be rows and columns of that grid."
         )
     top, left, rows, columns = grid_window(config)
+    names = [name.lower() for name in Image.Resampling.__members__]
+    check_choice("resample", resample, names)
     filters = Image.Resampling[resample.upper()]
     large = [
         np.asarray(Image.fromarray(grid).resize((columns, rows), filters))
@@ -254,7 +261,7 @@ def walk(
         (slice of the images, result as NumPy arrays), in order.
     """
     check_model(model)
-    images = check_images(model, images)
+    images = check_images(model, images, batch_size)
     walker = cached(model, analysis, lambda: _Walker(model, analysis))
     for start in range(0, len(images), batch_size):
         part = slice(start, start + batch_size)
@@ -323,6 +330,7 @@ def blocks_of(model: VisionTransformer) -> list[keras.layers.Layer]:
 def check_block(model: VisionTransformer, block: int) -> int:
     """Convert the number of a block, negative from the end, to 0..L-1."""
     count = model.config.num_layers
+    check_kind(int, block=block)
     if not -count <= block < count:
         raise ValueError(
             f"The model has {count} blocks. Received: block={block}. Give a "
@@ -355,11 +363,21 @@ def check_model(model: Any) -> None:
         )
 
 
-def check_images(model: VisionTransformer, images: Any) -> np.ndarray:
+def check_images(
+    model: VisionTransformer, images: Any, batch_size: int = 1
+) -> np.ndarray:
     """Images as float32, at least one, of the model's size and channels."""
+    check_whole(1, batch_size=batch_size)
     if keras.ops.is_tensor(images):
         images = ops.convert_to_numpy(images)
-    images = np.asarray(images, "float32")
+    try:
+        images = np.asarray(images, "float32")
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "Images are an array of numbers, as a batch of "
+            f"keras.utils.img_to_array. Received: {type(images).__name__}, "
+            f"which is none ({error})."
+        ) from error
     wanted = (*model.config.image_size, model.config.channels)
     if images.shape[1:] != wanted or not len(images):
         raise ValueError(
@@ -368,6 +386,11 @@ def check_images(model: VisionTransformer, images: Any) -> np.ndarray:
             f"images of shape {images.shape}. Resize the images, or build the "
             "model with their input_shape; of one image make a batch with "
             "images[np.newaxis]."
+        )
+    if not np.isfinite(images).all():
+        raise ValueError(
+            "Images have finite numbers. Received: some that are NaN or "
+            "infinite. Look for a division by 0 in their preparation."
         )
     return images
 
@@ -519,7 +542,8 @@ def patch_filters(
     available = min(filters.shape)
     if num_components is None:
         num_components = min(SHOWN, available)
-    if not 1 <= num_components <= available:
+    check_whole(1, num_components=num_components)
+    if num_components > available:
         raise ValueError(
             f"There are {available} components: the model has "
             f"{filters.shape[0]} filters of {filters.shape[1]} weights. "

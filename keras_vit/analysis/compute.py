@@ -8,6 +8,7 @@ import math
 import keras
 
 from keras_vit import layers, variants
+from keras_vit.io.checks import check_kind
 from keras_vit.layers.embedding import bias_multiply_adds
 
 __all__ = ["layer_multiply_adds", "multiply_adds"]
@@ -40,6 +41,7 @@ def multiply_adds(model: keras.Model) -> dict[str, int]:
     >>> round(sum(counts.values()) / 1e9, 2)
     17.56
     """
+    check_kind(keras.Model, model=model)
     if None in model.input_shape[1:]:
         raise ValueError(
             "multiply_adds needs a model of known image size. Received a "

@@ -20,7 +20,12 @@ from keras_vit.analysis.attention_weights import (
     check_model,
     reading_weights,
 )
-from keras_vit.io.checks import check_choice, check_installed
+from keras_vit.io.checks import (
+    check_choice,
+    check_installed,
+    check_kind,
+    check_whole,
+)
 from keras_vit.models import VisionTransformer
 from keras_vit.models.configured_model import BlockFeatures, check_blocks
 
@@ -75,7 +80,7 @@ def features(
         (8, 14, 14, 768)
     """
     check_model(model)
-    images = check_images(model, images)
+    images = check_images(model, images, batch_size)
     numbers = tuple(check_blocks(model, blocks))
     network = cached(
         model,
@@ -186,6 +191,7 @@ def same_colours(colours: np.ndarray) -> np.ndarray:
 
 def _object(shape, points, threshold):
     """Test which points are above a share of the first component."""
+    check_kind(float, threshold=threshold)
     if not 0 < threshold < 1:
         raise ValueError(
             "threshold is a share of the range of the first component, above "
@@ -254,7 +260,7 @@ def embeddings(
         >>> points = projection(embeddings(model, images), method="tsne")
     """
     check_model(model)
-    images = check_images(model, images)
+    images = check_images(model, images, batch_size)
     layer = model.get_layer(f"block_{check_block(model, block)}")
     tokens = keras.Model(model.input, layer.output)
     read = reading_weights(model.config)
@@ -352,10 +358,11 @@ def evolution(
         (13, 8, 14, 14, 3)
     """
     check_model(model)
-    images = check_images(model, images)
+    images = check_images(model, images, batch_size)
     config = model.config
     available = min(config.hidden_dim, config.grid[0] * config.grid[1] - 1)
-    if not 1 <= num_components <= available:
+    check_whole(1, num_components=num_components)
+    if num_components > available:
         raise ValueError(
             f"The patches of an image have {available} components. Received: "
             f"num_components={num_components}."

@@ -11,7 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.io.checks import check_installed
+from keras_vit.io.checks import (
+    check_classes,
+    check_installed,
+    check_kind,
+    check_whole,
+)
 
 __all__ = [
     "as_pictures",
@@ -88,7 +93,7 @@ def grouped(number: float) -> str:
 def check_axes(name: str, array: Any, axes: str) -> np.ndarray:
     """Return an array, if it has as many axes as their names in `axes`."""
     array = np.asarray(array)
-    if array.ndim != len(axes.split(",")):
+    if array.ndim != len(axes.split(",")) or not array.size:
         raise ValueError(
             f"{name} must have the shape ({axes}). Received: an array of "
             f"shape {array.shape}. Select or add an axis, as in "
@@ -139,6 +144,9 @@ def overlay(images: Any, maps: Any, *, blur: float = 0) -> np.ndarray:
     pictures = as_pictures(images)
     maps = check_axes("maps", maps, "batch, rows, columns")
     _check_numbers(pictures, maps)
+    check_kind(float, blur=blur)
+    if blur < 0:
+        raise ValueError(f"blur must be 0 or more. Received: blur={blur}.")
     size = pictures.shape[1:3]
     masks = np.stack([_mask(grid, size, blur) for grid in maps])  # (B, H, W)
     return np.round(255 * pictures * masks[..., None]).astype("uint8")
@@ -355,6 +363,7 @@ def plot_patch_filters(filters: Any, *, columns: int = 7):
         filters = np.repeat(filters.mean(axis=-1, keepdims=True), 3, axis=-1)
     peaks = np.abs(filters).max(axis=(1, 2, 3), keepdims=True)
     colours = 0.5 + filters / np.maximum(2 * peaks, np.finfo("float32").tiny)
+    check_whole(1, columns=columns)
     rows = -(-len(filters) // columns)
     empty = np.ones((rows * columns - len(filters), *filters.shape[1:]))
     tiles = np.concatenate([colours, empty])
@@ -395,6 +404,9 @@ def plot_embeddings(
             "There must be one label per point. Received: "
             f"{len(points)} points and {len(labels)} labels."
         )
+    check_kind(tuple[str, ...] | None, class_names=class_names)
+    if class_names is not None:
+        check_classes(len(class_names), labels=labels)
     figure = new_figure(4.5, 4)
     axis = figure.subplots()
     found = np.unique(labels)
@@ -405,7 +417,7 @@ def plot_embeddings(
             s=14,
             color=COLOURS[cycle],
             marker=MARKERS[group % len(MARKERS)],
-            label=str(class_names[label] if class_names else label),
+            label=str(label if class_names is None else class_names[label]),
         )
     axis.set(xticks=[], yticks=[])
     if 1 < len(found) <= MAX_LEGEND:
@@ -436,11 +448,13 @@ def plot_images(images: Any, titles: Sequence[str] = (), *, columns: int = 6):
         >>> plot_images(images, [class_names[label] for label in labels])
     """
     pictures = as_pictures(images)
+    check_kind(tuple[str, ...], titles=titles)
     if len(titles) not in (0, len(pictures)):
         raise ValueError(
             f"There must be one title per image. Received: {len(pictures)} "
             f"images and {len(titles)} titles."
         )
+    check_whole(1, columns=columns)
     columns = min(columns, len(pictures))
     rows = -(-len(pictures) // columns)
     height = INCHES * pictures.shape[1] / pictures.shape[2] + 0.25
@@ -475,6 +489,7 @@ def plot_confusion(labels: Any, predicted: Any, class_names: Sequence[str]):
     Example:
         >>> plot_confusion([0, 1, 1], [0, 1, 0], ["cat", "dog"])
     """
+    check_kind(tuple[str, ...], class_names=class_names)
     labels, predicted = np.asarray(labels), np.asarray(predicted)
     counts = np.zeros((len(class_names),) * 2, int)  # (K, K)
     if labels.shape != predicted.shape or labels.ndim != 1:
@@ -482,12 +497,7 @@ def plot_confusion(labels: Any, predicted: Any, class_names: Sequence[str]):
             "There must be one prediction per image. Received: labels of shape "
             f"{labels.shape}, predictions of shape {predicted.shape}."
         )
-    met = np.union1d(labels, predicted)
-    if met.size and not 0 <= met.min() <= met.max() < len(counts):
-        raise ValueError(
-            f"Classes are numbers from 0 to {len(counts) - 1}, as there are "
-            f"{len(counts)} names. Received: {met.min()} to {met.max()}."
-        )
+    check_classes(len(counts), labels=labels, predicted=predicted)
     np.add.at(counts, (labels, predicted), 1)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     side = min(0.4 * len(counts) + 2, 9)

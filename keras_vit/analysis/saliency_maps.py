@@ -99,7 +99,7 @@ def gradient_cam(
         (8, 14, 14)
     """
     check_model(model)
-    images = check_images(model, images)
+    images = check_images(model, images, batch_size)
     block = check_block(model, block)
     gradient = cached(
         model,

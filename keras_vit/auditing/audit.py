@@ -40,9 +40,14 @@ from keras_vit.data.manifest import Image, list_images
 from keras_vit.evaluation.probes import fit_neighbours
 from keras_vit.explanation import check_folder
 from keras_vit.io.atomic_files import printable, replacing, write_csv
-from keras_vit.io.checks import EXTRAS, check_installed, check_regular
+from keras_vit.io.checks import (
+    EXTRAS,
+    check_installed,
+    check_regular,
+    check_whole,
+)
 from keras_vit.io.stores import on_disk
-from keras_vit.prediction.encoder import as_encoder, check_batch_size
+from keras_vit.prediction.encoder import as_encoder
 from keras_vit.prediction.images import read_batches, read_pixels
 
 __all__ = [
@@ -291,7 +296,13 @@ def audit(
         PosixPath('flowers_audit/index.html')
     """
     check_installed("An audit", *EXTRAS["plots"])
-    check_batch_size(batch_size)
+    check_whole(1, batch_size=batch_size)
+    if model is None and image_size is not None:
+        raise ValueError(
+            "image_size is of the model whose embeddings are compared. "
+            f"Received: image_size={image_size!r}, model=None. Give a model, "
+            "or leave image_size out."
+        )
     source = _source(data)
     folder = _out_folder(source, out)
     opened = _opened(source)

@@ -36,7 +36,7 @@ from keras_vit.data.config import (
 from keras_vit.data.dataset import Examples
 from keras_vit.data.image_reader import image_reader, pillow_reader
 from keras_vit.data.resizing import Geometry
-from keras_vit.io.checks import check_size
+from keras_vit.io.checks import check_kind, check_size, check_whole
 
 __all__ = [
     "FitStream",
@@ -208,6 +208,15 @@ class Share:
     count: int = 1
     parts: int = 1
 
+    def __post_init__(self):
+        check_whole(0, index=self.index)
+        check_whole(1, count=self.count, parts=self.parts)
+        if self.index >= self.count:
+            raise ValueError(
+                f"The shares have numbers from 0 to {self.count - 1}. "
+                f"Received: index={self.index}, count={self.count}."
+            )
+
     def size(self, batch_size: int) -> int:
         """Return the number of images of the share, of a batch of B.
 
@@ -281,6 +290,11 @@ def training_stream(
         ...     shuffle=False,
         ... )
     """
+    _check_examples(examples)
+    check_whole(1, num_classes=num_classes, batch_size=batch_size)
+    check_whole(0, seed=seed)
+    check_kind(AugmentationConfig | None, augmentation=augmentation)
+    check_kind(Share | None, share=share)
     hide_accelerators(examples.reader)
     return TrainingStream(
         examples,
@@ -344,6 +358,8 @@ class TrainingStream:
         self.batch_size = batch_size
         self.seed = seed
         self.share = share
+        if class_weights is not None:
+            _check_weights(class_weights, num_classes)
         self.class_weights = class_weights
         self.steps_per_epoch = len(examples) // batch_size
         self.skipped = set()
@@ -437,17 +453,36 @@ def evaluation_batches(
         >>> sum(int(np.sum(mask)) for _, _, mask in batches)
         359
     """
+    _check_examples(examples)
+    check_whole(1, batch_size=batch_size)
+    check_kind(Share | None, share=share)
     hide_accelerators(examples.reader)
-    if not len(examples) or batch_size < 1:
+    if not len(examples):
         raise ValueError(
-            f"There must be images and a batch_size above 0. Received: "
-            f"{len(examples)} images of {examples.source}, "
-            f"batch_size={batch_size}."
+            f"There must be images. Received: none, of {examples.source}."
         )
     config = preprocessing or PreprocessingConfig()
     geometry = Geometry(check_size("image_size", image_size), channels, config)
     rows = (share or Share()).rows(batch_size)
     return EVALUATION[examples.reader](examples, geometry, batch_size, rows)
+
+
+def _check_examples(examples) -> None:
+    if not hasattr(examples, "reader"):
+        raise ValueError(
+            "examples are a part of a data set, as open_dataset(config).train. "
+            f"Received: {examples!r:.80}."
+        )
+
+
+def _check_weights(weights, num_classes: int) -> None:
+    found = np.asarray(weights)
+    numbers = found.dtype.kind in "biuf" and found.shape == (num_classes,)
+    if not numbers or not (np.isfinite(found) & (found >= 0)).all():
+        raise ValueError(
+            f"class_weights are a number of at least 0 for each of "
+            f"{num_classes} classes. Received: {weights!r:.80}."
+        )
 
 
 def _check_labels(labels, num_classes: int, source: str) -> None:
@@ -804,8 +839,21 @@ class FitStream:
         batch_size: int | None = None,
         steps_per_epoch: int | None = None,
     ):
+        for name, value in {
+            "batch_size": batch_size,
+            "steps_per_epoch": steps_per_epoch,
+        }.items():
+            if value is not None:
+                check_whole(1, **{name: value})
         if isinstance(data, tuple):
             data = _Arrays(*data, batch_size=batch_size)
+        elif batch_size is not None:
+            raise ValueError(
+                "batch_size cuts arrays into batches, as of data=(images, "
+                f"labels). Received: batch_size={batch_size} with a "
+                f"{type(data).__name__}, which has its own batches. Leave it "
+                "out."
+            )
         self.data = data
         self.steps_per_epoch = steps_per_epoch or _num_batches(data)
         self.share = Share()

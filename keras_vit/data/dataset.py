@@ -25,7 +25,7 @@ from keras_vit.data.seeds import (
     order,
     seeded_order,
 )
-from keras_vit.io.checks import check_choice, check_installed
+from keras_vit.io.checks import check_choice, check_installed, check_kind
 
 __all__ = [
     "Dataset",
@@ -160,6 +160,7 @@ class Examples:
     def __post_init__(self):
         object.__setattr__(self, "reader", chosen_reader(self.reader))
         check_choice("kind", self.kind, KINDS)
+        check_kind(np.ndarray, contents=self.contents, labels=self.labels)
         if self.sampling == "balanced":
             self._check_balanced()
         shape, dtype = self.contents.shape, self.contents.dtype

@@ -24,6 +24,7 @@ from keras_vit.data.config import (
 )
 from keras_vit.data.seeds import random_bits, random_words
 from keras_vit.interpolation import cubic, hamming, lanczos3, triangle
+from keras_vit.io.checks import check_kind, check_whole
 
 __all__ = [
     "LEAST_AREA",
@@ -82,6 +83,8 @@ class Geometry:
     config: PreprocessingConfig
 
     def __post_init__(self):
+        check_kind(PreprocessingConfig, preprocessing=self.config)
+        check_whole(1, channels=self.channels)
         given = self.config.resize_size
         if given is None or self.config.evaluation in FILLING:
             return

@@ -44,7 +44,7 @@ from keras_vit.data.seeds import order
 from keras_vit.data.shards import open_hub_dataset, open_shards
 from keras_vit.data.tfds import open_tfds
 from keras_vit.io.atomic_files import printable
-from keras_vit.io.checks import check_installed
+from keras_vit.io.checks import check_installed, check_kind
 from keras_vit.io.stores import of_store
 
 __all__ = [
@@ -88,6 +88,7 @@ def open_dataset(
         >>> len(digits.train), len(digits.validation), len(digits.test)
         (1258, 180, 359)
     """
+    check_kind(DataConfig, config=config)
     what = f"The data set {config.name!r}" if config.name else "This reader"
     check_installed(what, *data_packages(config, sources))
     reader = chosen_reader(config.reader)

@@ -26,7 +26,12 @@ from keras_vit.evaluation.predictions import (
 )
 from keras_vit.evaluation.scores_of_classes import class_metrics, of_answers
 from keras_vit.io.atomic_files import replacing, write_csv
-from keras_vit.io.checks import check_installed
+from keras_vit.io.checks import (
+    check_classes,
+    check_installed,
+    check_kind,
+    check_whole,
+)
 
 __all__ = [
     "Numbers",
@@ -145,9 +150,14 @@ def top_k_accuracy(predictions: Predictions, k: int) -> float:
     Example:
         >>> top_k_accuracy(predictions, 5)
     """
+    check_whole(1, k=k)
     kept = predictions.classes.shape[1]
-    if k < 1 or k > kept < predictions.num_classes:
-        raise ValueError(f"k must be from 1 to {kept}. Received: k={k}.")
+    if k > kept < predictions.num_classes:
+        raise ValueError(
+            f"The predictions keep {kept} of {predictions.num_classes} classes "
+            f"of an image. Received: k={k}. Give a smaller k, or predict with "
+            f"top={k}."
+        )
     num_labelled = int(predictions.labelled.sum())
     if not num_labelled:
         raise ValueError(
@@ -177,14 +187,11 @@ def multi_hot(
         >>> multi_hot([[0, 2], []], num_classes=3).astype(int).tolist()
         [[1, 0, 1], [0, 0, 0]]
     """
+    check_whole(1, num_classes=num_classes)
     label_sets = [list(labels) for labels in label_sets]
     array = np.zeros((len(label_sets), num_classes), bool)
     for i, labels in enumerate(label_sets):
-        if not all(0 <= label < num_classes for label in labels):
-            raise ValueError(
-                f"Labels must be from 0 to {num_classes - 1}. Received: "
-                f"{labels} of image {i}."
-            )
+        check_classes(num_classes, **{f"The labels of image {i}": labels})
         array[i, labels] = True
     return array
 
@@ -209,6 +216,8 @@ def per_class(labels, predicted, class_names) -> list[dict]:
     check_installed("The metrics of a class", "sklearn")
     from sklearn.metrics import precision_recall_fscore_support
 
+    check_kind(tuple[str, ...], class_names=class_names)
+    check_classes(len(class_names), labels=labels, predicted=predicted)
     numbers = np.arange(len(class_names))
     *scores, images = precision_recall_fscore_support(
         labels, predicted, labels=numbers, zero_division=math.nan
@@ -264,6 +273,7 @@ def write_evaluation(
             f"{len(class_names)} class names."
         )
     folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     rows = worst_rows(predictions, num_pictures)
     more = np.zeros(0, int)
     if predictions.labels.ndim == 1:
@@ -324,6 +334,7 @@ def worst_rows(predictions: Predictions, count: int) -> np.ndarray:
     Example:
         >>> rows = worst_rows(predictions, count=24)
     """
+    check_whole(0, count=count)
     right = predictions.right[:, 0]
     confidence = predictions.probabilities[:, 0]
     # Mistakes first; among them the confident, among the others the unsure.
@@ -631,6 +642,7 @@ def match_classes(
         >>> match_classes(["dog", "cat"], ["cat", "cow", "dog"]).tolist()
         [2, 0]
     """
+    check_kind(tuple[str, ...], names=names, model_names=model_names)
     if list(names) == list(model_names):
         return np.arange(len(names))
     for known in _spellings(model_names):
@@ -667,9 +679,9 @@ def _unmatched(names, model_names):
     known = _unique(map(_plain, model_names))
     unknown = [name for name in names if _plain(name) not in known]
     near = difflib.get_close_matches(unknown[0], model_names, n=1, cutoff=0)
+    near = f" (the nearest is {near[0]!r})" if near else ""
     return (
         f"The model has {len(model_names)} classes, which do not include "
         f"{len(unknown)} of the data set's {len(names)}, for example "
-        f"{unknown[0]!r} (the nearest is {near[0]!r}). Evaluate on data whose "
-        "classes the model has."
+        f"{unknown[0]!r}{near}. Evaluate on data whose classes the model has."
     )

@@ -13,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.data.resizing import views
-from keras_vit.io.checks import check_installed
+from keras_vit.io.checks import check_installed, check_kind, check_whole
 from keras_vit.runtime.platforms import compile_predictions
 
 __all__ = [
@@ -224,6 +224,7 @@ def predict_classes(
         >>> batch = (images, labels, np.ones(len(images), bool))
         >>> predict_classes(model, [batch]).classes[:, 0]
     """
+    check_kind(tuple[str, ...] | None, names=names)
     known = isinstance(model, Ranking)
     ranking = model if known else Ranking(model, top, activation, tta)
     with warnings.catch_warnings():
@@ -295,6 +296,9 @@ class Ranking(keras.Model):
     """
 
     def __init__(self, model, top, activation, tta=None):
+        check_whole(1, top=top)
+        if not hasattr(model, "output_shape"):
+            raise ValueError(f"model is a Keras model. Received: {model!r}.")
         super().__init__(name="ranking")
         self.model = model
         self.top = min(top, model.output_shape[-1])
@@ -420,9 +424,14 @@ def nearest_neighbour_predictions(
     from sklearn.neighbors import KNeighborsClassifier
 
     classifier = KNeighborsClassifier(n_neighbors=1)
-    classifier.fit(_pixels(known_images), known_labels)
-    return classifier.predict(_pixels(images))
+    classifier.fit(_pixels("known_images", known_images), known_labels)
+    return classifier.predict(_pixels("images", images))
 
 
-def _pixels(images):
+def _pixels(name, images):
+    if np.ndim(images) != 4 or not len(images):
+        raise ValueError(
+            f"{name} must be an array (N, height, width, channels). Received: "
+            f"an array of shape {np.shape(images)}."
+        )
     return np.reshape(images, (len(images), -1)).astype(np.float64)

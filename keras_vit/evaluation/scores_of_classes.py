@@ -54,6 +54,11 @@ def class_metrics(labels, probabilities) -> dict[str, float | int]:
     """
     labels = np.asarray(labels)
     probabilities = np.asarray(probabilities, np.float64)
+    if probabilities.ndim != 2 or not np.isfinite(probabilities).all():
+        raise ValueError(
+            "probabilities are finite numbers (N, K). Received: an array of "
+            f"shape {probabilities.shape}, or with NaN."
+        )
     num_classes = probabilities.shape[1]
     if labels.ndim == 1:
         found = of_answers(labels, probabilities.argmax(axis=1), num_classes)

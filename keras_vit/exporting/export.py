@@ -53,7 +53,7 @@ from keras_vit.exporting.writers import (
     write_record_beside,
 )
 from keras_vit.io.atomic_files import PARTIAL, only_writer
-from keras_vit.io.checks import check_choice
+from keras_vit.io.checks import check_choice, check_kind, is_of
 from keras_vit.io.run_folder import folder_of, read_config
 from keras_vit.models.configured_model import remade
 from keras_vit.prediction import (
@@ -383,11 +383,11 @@ def _checked_format(format, path, layout):
 
 
 def _check_options(batch, has_images, calibrate, largest_change, precision):
-    valid = isinstance(batch, int) and not isinstance(batch, bool) and batch > 0
-    if batch != ANY and not valid:
+    if batch != ANY and not (is_of(int, batch) and batch > 0):
         raise ValueError(
             f"batch must be an int above 0 or {ANY!r}. Received: {batch!r}."
         )
+    check_kind(float, largest_change=largest_change)
     if not 0 <= largest_change <= 1:
         raise ValueError(
             "largest_change is a share in [0, 1]. Received: "

@@ -17,6 +17,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.io.checks import check_kind
 from keras_vit.layers.common import resolved_policy, serialized_dtype
 from keras_vit.models.options import changed, options_of
 from keras_vit.preprocessing import MID_GREY
@@ -86,6 +87,7 @@ class ConfiguredModel(keras.Model):
 
     def __init__(self, config, *, name=None, dtype=None, trainable=True):
         check_channels_last()
+        check_kind(type(self).config_class, config=config)
         policy = keras.dtype_policies.get(dtype)
         inputs = type(self).input_of(config)
         outputs = type(self).build_outputs(config, inputs, policy)
@@ -507,6 +509,8 @@ def check_blocks(model: keras.Model, blocks: int | Sequence[int]) -> list[int]:
             f"A {type(model).__name__} has no transformer blocks. Received: "
             f"the model {model.name!r}. Take a Vision Transformer or a Mixer."
         )
+    if not isinstance(blocks, int):
+        check_kind(tuple[int, ...], blocks=blocks)
     numbers = [blocks] if isinstance(blocks, int) else list(blocks)
     wrong = [x for x in numbers if not _is_block(x, count)]
     if wrong or not numbers:
@@ -518,4 +522,4 @@ def check_blocks(model: keras.Model, blocks: int | Sequence[int]) -> list[int]:
 
 
 def _is_block(number, count):
-    return isinstance(number, int) and -count <= number < count
+    return -count <= number < count

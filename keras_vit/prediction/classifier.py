@@ -13,7 +13,7 @@ import numpy as np
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.config import evaluation_of
 from keras_vit.data.resizing import TTA, Geometry, evaluation_crop, views
-from keras_vit.io.checks import check_choice
+from keras_vit.io.checks import check_choice, check_kind, check_whole
 from keras_vit.prediction.exported_model import ExportedModel, runtime_of
 from keras_vit.prediction.images import (
     images_of,
@@ -287,11 +287,8 @@ def predictions(
         ValueError: when `top` or `batch_size` is no positive int, an image is
             of no known type, or the model returns NaN.
     """
-    for name, value in (("top", top), ("batch_size", batch_size)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(
-                f"{name} must be an int above 0. Received: {name}={value!r}."
-            )
+    check_kind(Classifier, classifier=classifier)
+    check_whole(1, top=top, batch_size=batch_size)
     return _predictions(classifier, images, top, batch_size)
 
 
@@ -421,6 +418,9 @@ def names_of(config: Any, class_names=None) -> tuple[str, ...]:
         return public_class_names(num_classes)
     if class_names is None:
         return tuple(map(str, range(num_classes)))
+    if hasattr(class_names, "tolist"):
+        class_names = class_names.tolist()
+    check_kind(tuple[str, ...], class_names=class_names)
     if len(class_names) != num_classes:
         raise ValueError(
             f"The model has {num_classes} classes. Received: "

@@ -33,9 +33,10 @@ from keras_vit.checkpoints.files.npz import (
 from keras_vit.checkpoints.files.tensors import DAMAGE
 from keras_vit.data.config import MAX_SIDE, preprocessing_in
 from keras_vit.io.atomic_files import PARTIAL, only_writer, replacing
+from keras_vit.io.checks import check_whole
 from keras_vit.prediction.by_labels import check_projected, texts_of
-from keras_vit.prediction.encoder import Encoder, as_encoder, check_batch_size
-from keras_vit.prediction.images import read_batches
+from keras_vit.prediction.encoder import Encoder, as_encoder
+from keras_vit.prediction.images import check_several, read_batches
 from keras_vit.runtime.machine import shortage
 from keras_vit.text.zero_shot import TextEncoder
 
@@ -141,7 +142,8 @@ def embed_files(
         >>> for name, error in embed_files(encoder, ["a.jpg"], "photos.npz"):
         ...     print(name, error or "done")
     """
-    check_batch_size(batch_size)
+    check_whole(1, batch_size=batch_size)
+    check_several("files", files)
     path = check_file(path)
     with contextlib.ExitStack() as stack:
         stack.enter_context(only_writer(path))
@@ -570,8 +572,7 @@ def nearest(
         >>> nearest(known, known[1:], top=1)[0].tolist()
         [[1]]
     """
-    if isinstance(top, bool) or not isinstance(top, int) or top < 1:
-        raise ValueError(f"top must be an int above 0. Received: top={top!r}.")
+    check_whole(1, top=top)
     known, wanted = _flat(vectors), _flat(queries)
     if known.shape[1] != wanted.shape[1]:
         raise ValueError(

@@ -17,7 +17,7 @@ from keras_vit.data import PreprocessingConfig
 from keras_vit.data.config import evaluation_of
 from keras_vit.data.resizing import Geometry, evaluation_crop
 from keras_vit.evaluation.few_shot import feature_model
-from keras_vit.io.checks import check_choice, check_size
+from keras_vit.io.checks import check_choice, check_size, check_whole
 from keras_vit.models import BiT
 from keras_vit.models.configured_model import BlockFeatures, check_blocks
 from keras_vit.prediction.classifier import Classifier
@@ -153,7 +153,7 @@ def embed(
         >>> vectors.shape
         (12, 768)
     """
-    check_batch_size(batch_size)
+    check_whole(1, batch_size=batch_size)
     encoder = as_encoder(
         model,
         kind=kind,
@@ -172,16 +172,6 @@ def embed(
     if not parts:
         raise ValueError(f"There is no image. Received: images={images!r}.")
     return np.concatenate(parts)
-
-
-def check_batch_size(batch_size: Any) -> None:
-    """Raises a ValueError unless this is a positive int."""
-    known = isinstance(batch_size, int) and not isinstance(batch_size, bool)
-    if not known or batch_size < 1:
-        raise ValueError(
-            "batch_size must be an int above 0. Received: batch_size="
-            f"{batch_size!r}."
-        )
 
 
 def as_encoder(

@@ -33,12 +33,13 @@ from keras_vit.data.image_reader import (
     log_colour_changes,
 )
 from keras_vit.data.resizing import resize
-from keras_vit.io.checks import check_regular, check_size
+from keras_vit.io.checks import check_regular, check_size, is_of
 from keras_vit.io.stores import on_disk
 from keras_vit.preprocessing import standardize
 from keras_vit.runtime.machine import shortage
 
 __all__ = [
+    "check_several",
     "fitting_size",
     "images_of",
     "patch_sequences",
@@ -255,6 +256,7 @@ def read_batches(
         all images) and None, or why it cannot be read; and those that can as
         an array (B, H, W, C), filled up with zeros; an empty one of none.
     """
+    check_several("images", images)
     numbered = enumerate(images)
     rows, changes = 0, []
 
@@ -306,6 +308,17 @@ def _filled(pixels, rows):
     return np.pad(np.stack(pixels), padding)  # (B, H, W, C)
 
 
+def check_several(name: str, values: Any) -> None:
+    """Refuse one path in the place of several, whose letters would be read."""
+    if isinstance(values, (str, bytes, os.PathLike)) or not isinstance(
+        values, Iterable
+    ):
+        raise ValueError(
+            f"{name} are several. Received: {name}={values!r}. Put one into a "
+            "list, and list a folder by keras_vit.prediction.images_of."
+        )
+
+
 def patch_sequences(
     images: Sequence,
     patch_size: int | tuple[int, int],
@@ -349,6 +362,12 @@ def patch_sequences(
     patch = check_size("patch_size", patch_size)
     _check_number("max_patches", max_patches, MOST_PATCHES)
     _check_number("channels", channels, MOST_CHANNELS)
+    _check_statistics(channels, mean, std)
+    if mean is not None and not scale:
+        raise ValueError(
+            "mean and std do nothing with scale=False. Received: "
+            f"mean={mean!r}. Leave them out."
+        )
     needed = len(images) * max_patches * math.prod(patch) * channels * FLOAT32
     if short := shortage(needed):
         raise ValueError(
@@ -374,6 +393,19 @@ def patch_sequences(
         batch["coordinates"][i, : len(patches)] = coordinates
         batch["valid"][i, : len(patches)] = True
     return batch
+
+
+def _check_statistics(channels, mean, std):
+    given = [np.asarray(x) for x in (mean, std) if x is not None]
+    right = [
+        is_of(tuple[float, ...], x.tolist()) and x.shape == (channels,)
+        for x in given
+    ]
+    if len(given) == 1 or not all(right) or given and np.min(std) <= 0:
+        raise ValueError(
+            f"mean and std are a number for each of {channels} channels, and "
+            f"std above 0, or both None. Received: mean={mean!r}, std={std!r}."
+        )
 
 
 def _check_number(name, value, most):

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.io.checks import check_kind
 from keras_vit.models import NaFlexTransformer
 from keras_vit.text.tokenizer import Tokenizer
 from keras_vit.text.tower import TextConfig, TextTransformer
@@ -351,13 +352,16 @@ def retrieval_recall(
         or owner.shape != texts.shape[:1]
         or owner.dtype.kind not in "iu"
         or not len(texts)
+        or not (np.isfinite(images).all() and np.isfinite(texts).all())
     )
     if wrong or owner.min() < 0 or owner.max() >= len(images):
         raise ValueError(
-            "Expected embeddings (N, P) and (T, P), and for each text the "
-            f"number of its image. Received: {images.shape}, {texts.shape} and "
-            f"{owner.dtype} of shape {owner.shape}."
+            "images and texts are embeddings (N, P) and (T, P) without NaN, "
+            "and image_of_text has for each text the number of its image. "
+            f"Received: {images.shape}, "
+            f"{texts.shape} and {owner.dtype} of shape {owner.shape}."
         )
+    check_kind(tuple[int, ...], at=at)
     if any(k < 1 for k in at):
         raise ValueError(f"Recall is at 1 or more. Received: at={at!r}.")
     places = _places(texts, images, np.arange(len(images)), owner)

@@ -38,6 +38,7 @@ from keras_vit.data.sources import read_by
 from keras_vit.evaluation.predictions import Ranking
 from keras_vit.evaluation.scores_of_classes import CLASS_METRICS
 from keras_vit.io.atomic_files import replacing, write_json
+from keras_vit.io.checks import check_kind
 from keras_vit.models.configured_model import ConfiguredModel, merged
 from keras_vit.runtime import machine
 from keras_vit.runtime.interrupts import postponed
@@ -254,6 +255,7 @@ def train(
 
 def _check_trial(recipe):
     """Raise for a trial that is none: the scripts shrink a recipe for it."""
+    check_kind(Recipe, recipe=recipe)
     if recipe.smoke and recipe.model.size != "tiny":
         raise ValueError(
             "Only the scripts make a trial of a recipe. Received: smoke=True, "

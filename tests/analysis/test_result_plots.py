@@ -48,9 +48,12 @@ def test_many_classes_are_colours_alone():
     [
         (lambda: plot_images(IMAGES, ["a"]), "one title per image"),
         (lambda: plot_images(IMAGES[0]), "batch, height, width"),
-        (lambda: plot_confusion([0], [0, 1], "ab"), "one prediction per image"),
-        (lambda: plot_confusion([0, 2], [0, 1], "ab"), "from 0 to 1"),
-        (lambda: plot_confusion([0, -1], [0, 1], "ab"), "from 0 to 1"),
+        (
+            lambda: plot_confusion([0], [0, 1], ["a", "b"]),
+            "one prediction per image",
+        ),
+        (lambda: plot_confusion([0, 2], [0, 1], ["a", "b"]), "from 0 to 1"),
+        (lambda: plot_confusion([0, -1], [0, 1], ["a", "b"]), "from 0 to 1"),
     ],
 )
 def test_what_does_not_fit_is_said(draw, match):

@@ -184,10 +184,9 @@ def test_labels_of_several_classes_are_vectors():
         stream(examples, num_classes=11)
 
 
-@pytest.mark.parametrize("batch_size", [0, 11])
-def test_batches_that_the_images_do_not_fill_are_refused(batch_size):
-    with pytest.raises(ValueError, match=f"={batch_size} .* 10 training"):
-        stream(numbered(), batch_size=batch_size)
+def test_batches_that_the_images_do_not_fill_are_refused():
+    with pytest.raises(ValueError, match="=11 .* 10 training"):
+        stream(numbered(), batch_size=11)
 
 
 def test_fit_takes_the_stream_and_continues():

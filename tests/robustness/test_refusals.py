@@ -222,7 +222,7 @@ OF_VALUES = {
         lambda: batches.evaluation_batches(
             digits([0, 1]), image_size=8, channels=3, batch_size=0
         ),
-        "above 0. Received: 2 images of digits, batch_size=0",
+        "batch_size must be an int above 0. Received: batch_size=0",
     ),
     "a separator": (
         lambda: DataConfig(folder="x", label_separator=""),

@@ -15,6 +15,7 @@ import numpy as np
 from keras_vit.checkpoints.engine.layout import Facts, listed
 from keras_vit.checkpoints.engine.recognition import Checkpoint, dialects
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
+from keras_vit.io.checks import check_whole
 from keras_vit.models.options import (
     CONFIGS,
     RECORD,
@@ -76,6 +77,8 @@ def configure(
         ValueError: when weights are missing or of the wrong rank, or the
             file leaves open what only an argument can tell.
     """
+    if num_heads is not None:
+        check_whole(1, num_heads=num_heads)
     if checkpoint.fields:
         return checkpoint
     family, file = checkpoint.layout.family, checkpoint.file

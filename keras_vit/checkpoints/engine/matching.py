@@ -19,7 +19,7 @@ from keras_vit.checkpoints.engine.layout import Facts, listed
 from keras_vit.checkpoints.engine.recognition import Checkpoint
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
 from keras_vit.interpolation import RESAMPLINGS, SQUARE, resize_matrix
-from keras_vit.io.checks import check_choice
+from keras_vit.io.checks import check_choice, check_kind
 from keras_vit.trained_as import TrainedAs
 
 __all__ = [
@@ -134,6 +134,7 @@ def weights_of(model: keras.Model) -> ModelWeights:
     Raises:
         ValueError: for another model, or one whose weights are quantised.
     """
+    check_kind(keras.Model, model=model)
     variables = {weight.path: weight for weight in model.weights}
     layers = {layer.name: layer for layer in model.layers}
     family = _family_of(variables)
@@ -281,6 +282,9 @@ def plan_loading(
     fresh = _fresh_paths(checkpoint, target)
     dropped = _droppable(have, want, fresh) | (fresh & have)
     missing, unused = want - have - fresh, have - want - dropped
+    if resampling is not None:
+        check_kind(str, resampling=resampling)
+        check_choice("resampling", resampling.removesuffix(SQUARE), RESAMPLINGS)
     resampling = resampling or checkpoint.file.config.get(
         "resampling", checkpoint.layout.resampling
     )

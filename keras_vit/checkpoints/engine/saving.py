@@ -39,6 +39,7 @@ from keras_vit.checkpoints.files.tensors import (
     write_record,
 )
 from keras_vit.io.atomic_files import replacing, write_json
+from keras_vit.io.checks import check_kind
 from keras_vit.models.options import OPTIONS_OF_WEIGHTS, PLACES, TRAINING
 from keras_vit.trained_as import TrainedAs
 
@@ -77,6 +78,8 @@ def save_checkpoint(
     ...     model, "vit_base.weights.h5", format="keras")
     """
     path = Path(path)
+    if class_names is not None:
+        check_kind(tuple[str, ...], class_names=class_names)
     if format == "keras":
         return _save_keras(model, path, class_names)
     target = weights_of(model)

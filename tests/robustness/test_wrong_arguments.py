@@ -1,0 +1,276 @@
+"""Each public function refuses one wrong argument beside right ones.
+
+Of a kind of arguments all functions that take one are tried, so that none is
+left out: numbers of images, blocks, names, records, classes.
+"""
+
+import inspect
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import analysis, data, evaluation, planning, prediction, training
+from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.text import retrieval_recall
+
+pytest.importorskip("matplotlib")
+
+CONFIG = ViTConfig(
+    image_size=(16, 16),
+    patch_size=(4, 4),
+    hidden_dim=16,
+    num_layers=2,
+    mlp_dim=12,
+    num_heads=2,
+    num_classes=3,
+)
+NAMES = ("cat", "dog", "owl")
+MODEL: Any = VisionTransformer(CONFIG)
+IMAGES = np.random.default_rng(0).uniform(-1, 1, (3, 16, 16, 3))
+PIXELS = np.random.default_rng(0).integers(0, 255, (3, 16, 16, 3), "uint8")
+MAPS = np.ones((3, 4, 4))
+LABELS = np.array([0, 1, 2], "int32")
+EXAMPLES = data.Examples(PIXELS, LABELS)
+BATCHES = [(IMAGES, LABELS, np.ones(3, bool))]
+SETTINGS = planning.Settings(batch=8)
+MACHINE = planning.machine("v5e-1")
+CLASSIFIER = prediction.as_classifier(MODEL, NAMES)
+SAVED = "its weights"
+OF_IMAGES = {"model": MODEL, "images": IMAGES}
+STREAM = {
+    "examples": EXAMPLES,
+    "num_classes": 3,
+    "image_size": 16,
+    "channels": 3,
+    "batch_size": 2,
+}
+PREPARED = {name: STREAM[name] for name in STREAM if name != "num_classes"}
+PLANNED = {"config": CONFIG, "settings": SETTINGS, "machine": MACHINE}
+CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "attention_distance": (analysis.attention_distance, OF_IMAGES),
+    "attention_maps": (analysis.attention_maps, OF_IMAGES),
+    "attention_rollout": (analysis.attention_rollout, OF_IMAGES),
+    "embeddings": (analysis.embeddings, OF_IMAGES),
+    "evolution": (analysis.evolution, OF_IMAGES),
+    "gradient_cam": (analysis.gradient_cam, OF_IMAGES),
+    "patch_scores": (analysis.patch_scores, OF_IMAGES),
+    "features": (keras_vit.features, OF_IMAGES),
+    "patch_filters": (analysis.patch_filters, {"model": MODEL}),
+    "multiply_adds": (analysis.multiply_adds, {"model": MODEL}),
+    "to_pixels": (analysis.to_pixels, {"model": MODEL, "maps": MAPS}),
+    "overlay": (analysis.overlay, {"images": PIXELS, "maps": MAPS}),
+    "patch_pca": (
+        analysis.patch_pca,
+        {"maps": IMAGES, "threshold": 0.5},
+    ),
+    "plot_images": (analysis.plot_images, {"images": PIXELS, "titles": NAMES}),
+    "plot_patch_filters": (analysis.plot_patch_filters, {"filters": IMAGES}),
+    "plot_confusion": (
+        analysis.plot_confusion,
+        {"labels": LABELS, "predicted": LABELS, "class_names": NAMES},
+    ),
+    "plot_embeddings": (
+        analysis.plot_embeddings,
+        {"points": np.ones((3, 2)), "labels": LABELS, "class_names": NAMES},
+    ),
+    "embed": (keras_vit.embed, {"model": MODEL, "images": PIXELS}),
+    "explain": (
+        keras_vit.explain,
+        {"model": MODEL, "source": PIXELS, "folder": "page"},
+    ),
+    "predict": (keras_vit.predict, {"model": MODEL, "source": PIXELS}),
+    "decode_predictions": (
+        keras_vit.decode_predictions,
+        {"predictions": np.eye(3), "class_names": NAMES},
+    ),
+    "preprocess_input": (keras_vit.preprocess_input, {"images": PIXELS}),
+    "patch_sequences": (
+        keras_vit.patch_sequences,
+        {"images": [PIXELS[0]], "patch_size": 4},
+    ),
+    "audit": (keras_vit.audit, {"data": "photos"}),
+    "save_checkpoint": (
+        keras_vit.save_checkpoint,
+        {"model": MODEL, "path": "x.safetensors", "format": "timm"},
+    ),
+    "load_weights": (
+        keras_vit.load_weights,
+        {"model": MODEL, "source": SAVED},
+    ),
+    "load_checkpoint": (
+        keras_vit.load_checkpoint,
+        {"source": SAVED},
+    ),
+    "as_classifier": (prediction.as_classifier, {"model": MODEL}),
+    "predictions": (
+        prediction.predictions,
+        {"classifier": CLASSIFIER, "images": list(PIXELS)},
+    ),
+    "embed_files": (
+        prediction.embed_files,
+        {
+            "encoder": prediction.as_encoder(MODEL),
+            "files": ["a.png"],
+            "path": "e.npz",
+        },
+    ),
+    "nearest": (
+        prediction.nearest,
+        {"vectors": np.eye(3), "queries": np.eye(3)},
+    ),
+    "open_dataset": (
+        data.open_dataset,
+        {"config": data.DataConfig(name="digits")},
+    ),
+    "Examples": (data.Examples, {"contents": PIXELS, "labels": LABELS}),
+    "training_stream": (data.training_stream, STREAM),
+    "evaluation_batches": (data.evaluation_batches, PREPARED),
+    "Share": (data.Share, {"index": 0, "count": 1}),
+    "FitStream": (data.FitStream, {"data": BATCHES}),
+    "predict_classes": (
+        evaluation.predict_classes,
+        {"model": MODEL, "batches": BATCHES, "top": 2},
+    ),
+    "per_class": (
+        evaluation.per_class,
+        {"labels": LABELS, "predicted": LABELS, "class_names": NAMES},
+    ),
+    "class_metrics": (
+        evaluation.class_metrics,
+        {"labels": LABELS, "probabilities": np.eye(3)},
+    ),
+    "match_classes": (
+        evaluation.match_classes,
+        {"names": NAMES, "model_names": NAMES},
+    ),
+    "multi_hot": (
+        evaluation.multi_hot,
+        {"label_sets": [[0], [1, 2]], "num_classes": 3},
+    ),
+    "nearest_neighbour_predictions": (
+        evaluation.nearest_neighbour_predictions,
+        {"known_images": PIXELS, "known_labels": LABELS, "images": PIXELS},
+    ),
+    "retrieval_recall": (
+        retrieval_recall,
+        {"images": np.eye(3), "texts": np.eye(3)},
+    ),
+    "machine": (planning.machine, {"text": "v5e-1"}),
+    "plan": (planning.plan, PLANNED),
+    "duration": (planning.duration, PLANNED),
+    "memory": (planning.memory, {"config": CONFIG, "settings": SETTINGS}),
+    "cost_of": (planning.cost_of, {"config": CONFIG}),
+    "train": (training.train, {"recipe": training.Recipe()}),
+    "VisionTransformer": (VisionTransformer, {"config": CONFIG}),
+}
+# An argument, or one of a function alone, to wrong values of it, and what the
+# message says behind the name of the argument.
+WRONG: dict[str, tuple[list, str]] = {
+    "batch_size": ([0, -1, 2.5, "8", None, float("nan")], "an int above 0"),
+    "top": ([0, -1, 2.5, "5", None], "an int (above 0|in 1)"),
+    "num_components": ([0, -1, 2.5, "3"], "an int above 0"),
+    "columns": ([0, -1, 2.5, "3"], "an int above 0"),
+    "num_classes": ([0, -1, 2.5, "3", None], "an int above 0"),
+    "channels": ([0, -1, 2.5, "3", None], "above 0|at least 1"),
+    "seed": ([-1, 2.5, "3", None], "an int of at least 0"),
+    "num_heads": ([0, -1, "2"], "an int above 0"),
+    "devices": ([0, -1, 2.5, "3", None], "an int above 0"),
+    "parts": ([0, -1, 2.5, "3", None], "an int above 0"),
+    "count": ([0, -1, 2.5, "3", None], "an int above 0"),
+    "index": ([-1, 1, 2.5, "3", None], "of at least 0|from 0 to 0"),
+    "block": ([2, -3, 1.5, "x", None], "int|2 blocks"),
+    "blocks": ([2, -3, 1.5, "x", []], r"tuple\[int|2 blocks"),
+    "class_names": (["abc", 3, [1, 2, 3], ["a", None, "b"]], r"tuple\[str"),
+    "titles": (["abc", 3, [1, 2, 3]], r"tuple\[str"),
+    "names": (["abc", 3, [1, 2, 3]], r"tuple\[str"),
+    "model_names": (["abc", 3, [1, 2, 3]], r"tuple\[str"),
+    "labels": ([[-1, 0, 1], [0, 1, 3], [0.5, 1, 2]], "classes, numbers"),
+    "predicted": ([[-1, 0, 1], [0, 1, 3], [0.5, 1, 2]], "classes, numbers"),
+    "preprocessing": (["x", 3, CONFIG], "PreprocessingConfig"),
+    "augmentation": (["x", 3, CONFIG], "AugmentationConfig"),
+    "share": (["x", 3, CONFIG], "Share"),
+    "examples": (["x", 3, None], "part of a data set"),
+    "config": (["x", 3, None], "Config"),
+    "settings": (["x", 3, None], "Settings"),
+    "recipe": (["x", 3, None, {}], "Recipe"),
+    "classifier": (["x", 3, None], "Classifier"),
+    "text": ([3, None], "str"),
+    "blur": ([-1, "x", None, float("nan")], "float|0 or more"),
+    "threshold": (["x", [], 1.5, float("nan")], "float|share of the range"),
+    "resample": (["nope", None, 3], "Unknown resample"),
+    "resampling": (["nope", 3, ["mean"]], "resampling"),
+    "files": (["a.png", 3, None], "are several"),
+    "mean": ([[0.5, 0.5, 0.5], 3, "x"], "and std"),
+    "class_weights": ([[1.0], "xyz", [1, 2, -1]], "a number of at least 0"),
+    "steps_per_epoch": ([0, -1, 2.5, "3"], "an int above 0"),
+    "at": ([None, "abc", 3], r"tuple\[int"),
+    "probabilities": ([np.full((3, 3), np.nan), np.ones(3)], "finite numbers"),
+    "texts": ([np.full((3, 3), np.nan)], "without NaN"),
+    "known_images": ([np.ones(3), np.zeros((0, 4, 4, 3))], "height, width"),
+    "contents": ([None, "x", [1, 2, 3]], "ndarray"),
+}
+# Arguments of other kinds by the same names.
+ONLY: dict[str, dict[str, list]] = {
+    "audit": {"image_size": [16, 0]},  # Without a model nothing reads it.
+    "FitStream": {"batch_size": [64, 0]},  # Batches have a size.
+    "multiply_adds": {"model": [None, "x", 3]},
+    "predict_classes": {"model": [None, "x", 3]},
+    "preprocess_input": {"model": ["ViT_B16", 3]},
+    "save_checkpoint": {"model": [None, "x"]},
+    "attention_maps": {"images": [{"x": 1}, object(), IMAGES * np.nan]},
+    "predictions": {"images": ["photo.png", 3, None]},
+}
+OTHERS = {
+    ("FitStream", "batch_size"),  # It may be None.
+    ("predict", "labels"),  # Words.
+    ("Examples", "labels"),  # Of classes, or of several, or numbers.
+    ("class_metrics", "labels"),
+}
+
+
+def cases():
+    """Each function with each wrong value of an argument that it takes."""
+    for name, (function, _) in CALLS.items():
+        taken = inspect.signature(function).parameters
+        for argument, (values, message) in WRONG.items():
+            if argument not in taken or (name, argument) in OTHERS:
+                continue
+            for number, value in enumerate(values):
+                yield pytest.param(
+                    name, argument, value, message,
+                    id=f"{name}-{argument}-{number}",
+                )  # fmt: skip
+        for argument, values in ONLY.get(name, {}).items():
+            for number, value in enumerate(values):
+                yield pytest.param(
+                    name, argument, value, "Received",
+                    id=f"{name}-{argument}-{number}-only",
+                )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "x.safetensors"
+    keras_vit.save_checkpoint(MODEL, path, format="timm")
+    return path
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("name", "argument", "value", "message"), list(cases())
+)
+def test_it_is_refused(
+    name, argument, value, message, saved, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    function, given = CALLS[name]
+    if "source" in given and given["source"] is SAVED:
+        given = {**given, "source": saved}
+    with pytest.raises(ValueError, match=f"(?is){argument}") as error:
+        found = function(**{**given, argument: value})
+        list(found) if inspect.isgenerator(found) else None
+    assert re.search(f"(?i){message}", str(error.value))
+    assert not list(tmp_path.iterdir())  # No file was touched.
