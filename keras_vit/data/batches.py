@@ -506,6 +506,24 @@ def _check_labels(labels, num_classes: int, source: str) -> None:
         )
 
 
+def without_autograph(make: Callable) -> Callable:
+    """Wrap a function that makes a `tf.data.Dataset`, which starts faster.
+
+    AutoGraph would search the functions that it maps, and all that they call,
+    for Python's branches, which takes seconds; they have tf.cond's.
+    """
+
+    @functools.wraps(make)
+    def made(*args, **kwargs):
+        import tensorflow as tf
+
+        searched_not = tf.autograph.experimental.do_not_convert(make)
+        return searched_not(*args, **kwargs)
+
+    return made
+
+
+@without_autograph
 def training_by_tensorflow(stream, step: int):
     """Make the batches of a `TrainingStream` from a step on, without end."""
     import tensorflow as tf
@@ -516,10 +534,7 @@ def training_by_tensorflow(stream, step: int):
         "deterministic": True,
     }
     records = _keep_rows(records, stream.read_rows, stream.batch_size)
-    # AutoGraph would search it for Python's branches, which takes seconds;
-    # it has tf.cond's.
-    image = tf.autograph.experimental.do_not_convert(_image(stream))
-    images = records.map(image, **parallel)
+    images = records.map(_image(stream), **parallel)
     batches = images.batch(len(stream.read_rows), drop_remainder=True)
     steps = tf.data.Dataset.range(step, tf.int64.max)
     batches = tf.data.Dataset.zip((batches, steps))
@@ -587,6 +602,7 @@ def _replace_unread(stream, records):
         }
 
 
+@without_autograph
 def evaluation_by_tensorflow(
     examples, geometry: Geometry, batch_size: int, rows: list[int]
 ):

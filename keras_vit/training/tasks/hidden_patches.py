@@ -189,7 +189,7 @@ class NumberedStream:
 
         steps = tf.data.Dataset.range(step, tf.int64.max)
         return tf.data.Dataset.zip((steps, images)).map(
-            self.change,
+            tf.autograph.experimental.do_not_convert(self.change),
             num_parallel_calls=tf.data.AUTOTUNE,
             deterministic=True,
         )
