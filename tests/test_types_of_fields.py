@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from keras_vit import data, models, planning, serving, text, training, variants
+from keras_vit.checkpoints.files.tensors import read_record
 from keras_vit.evaluation.config import Evaluation, ModelSource
 from keras_vit.evaluation.few_shot import FewShot
 from keras_vit.io.checks import check_kind, is_of
@@ -105,3 +106,24 @@ def test_the_message_has_both_types():
     message = "^config must be DataConfig. Received: config=1, an int.$"
     with pytest.raises(ValueError, match=message):
         check_kind(data.DataConfig, config=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("num_heads", 3, -3),
+        ("image_size", [32, 48], [32, -48]),
+        ("image_size", [32, 48], [32, 48, 3]),
+        ("global_attention_blocks", [], [1, "2"]),
+        ("layer_norm_epsilon", 1e-5, "1e-5"),
+        ("class_token", None, None),  # Its tensor shows it.
+        ("unit_features", True, 1),
+        ("rope", None, 2),
+    ],
+)
+def test_a_record_has_values_of_their_types_alone(name, right, wrong):
+    fields, _ = read_record("x.npz", json.dumps({name: wrong}))
+    assert fields == {}
+    fields, _ = read_record("x.npz", json.dumps({name: right}))
+    found = tuple(right) if isinstance(right, list) else right
+    assert fields == ({} if name == "class_token" else {name: found})

@@ -517,8 +517,8 @@ def without_autograph(make: Callable) -> Callable:
     def made(*args, **kwargs):
         import tensorflow as tf
 
-        searched_not = tf.autograph.experimental.do_not_convert(make)
-        return searched_not(*args, **kwargs)
+        plain = tf.autograph.experimental.do_not_convert(make)
+        return plain(*args, **kwargs)
 
     return made
 
@@ -855,12 +855,8 @@ class FitStream:
         batch_size: int | None = None,
         steps_per_epoch: int | None = None,
     ):
-        for name, value in {
-            "batch_size": batch_size,
-            "steps_per_epoch": steps_per_epoch,
-        }.items():
-            if value is not None:
-                check_whole(1, **{name: value})
+        given = {"batch_size": batch_size, "steps_per_epoch": steps_per_epoch}
+        check_whole(1, **{x: y for x, y in given.items() if y is not None})
         if isinstance(data, tuple):
             data = _Arrays(*data, batch_size=batch_size)
         elif batch_size is not None:

@@ -516,9 +516,8 @@ class PreprocessingConfig:
 
     def _check_resize_size(self):
         given = self.resize_size
-        sides = given if isinstance(given, (list, tuple)) else (given,) * 2
-        numbers = all(type(x) is int and 0 < x <= MAX_SIDE for x in sides)
-        if not numbers or len(sides) != 2:
+        sides = given if isinstance(given, (list, tuple)) else (given or 0,) * 2
+        if not all(0 < x <= MAX_SIDE for x in sides):
             raise ValueError(
                 "resize_size is one side or (height, width), of 1 to "
                 f"{MAX_SIDE:,} pixels. Received: resize_size={given!r}."

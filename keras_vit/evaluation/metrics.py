@@ -191,7 +191,11 @@ def multi_hot(
     label_sets = [list(labels) for labels in label_sets]
     array = np.zeros((len(label_sets), num_classes), bool)
     for i, labels in enumerate(label_sets):
-        check_classes(num_classes, **{f"The labels of image {i}": labels})
+        if not all(0 <= label < num_classes for label in labels):
+            raise ValueError(
+                f"Labels must be from 0 to {num_classes - 1}. Received: "
+                f"{labels} of image {i}."
+            )
         array[i, labels] = True
     return array
 
@@ -273,7 +277,6 @@ def write_evaluation(
             f"{len(class_names)} class names."
         )
     folder = pathlib.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     rows = worst_rows(predictions, num_pictures)
     more = np.zeros(0, int)
     if predictions.labels.ndim == 1:
@@ -282,6 +285,7 @@ def write_evaluation(
         cells = confusion_rows(predictions, min(MAX_CELL_PICTURES, affordable))
         more = cells[~np.isin(cells, rows)]
     pictures = images_at(batches, [*rows, *more])
+    folder.mkdir(parents=True, exist_ok=True)
     with replacing(folder / "predictions.npz") as path:
         predictions.most_probable(TOP).save(
             path,

@@ -181,7 +181,8 @@ def check_types(config, *but: str) -> None:
     Example:
         >>> check_types(OptimizerConfig(learning_rate="1e-3"))
         Traceback (most recent call last):
-        ValueError: learning_rate must be float | None. Received: '1e-3', a str.
+        ValueError: learning_rate must be float | None. Received:
+        learning_rate='1e-3', a str.
     """
     for name, kind, default in _kinds(type(config)):
         value = getattr(config, name)

@@ -694,8 +694,7 @@ class ViTConfig:
 
     def _checked_groups(self):
         """A number per block that divides the heads, None for the heads."""
-        groups = self.key_value_heads
-        groups = tuple(groups) if isinstance(groups, (tuple, list)) else ()
+        groups = tuple(self.key_value_heads or ())
         right = [x > 0 and self.num_heads % x == 0 for x in groups]
         if len(groups) != self.num_layers or not all(right):
             raise ValueError(

@@ -9,8 +9,6 @@ import re
 import struct
 import sys
 import tokenize
-import types
-import typing
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,6 +16,7 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
+from keras_vit.io.checks import is_of
 from keras_vit.models.options import (
     RECORD,
     BiTConfig,
@@ -454,26 +453,11 @@ def read_told(metadata: dict) -> dict:
 
 
 def _fits(name, value) -> bool:
-    return _is_of(RECORDED[name], value)
-
-
-def _is_of(kind, value) -> bool:
-    """Return whether a value of JSON, where tuples are lists, is of a type.
-
-    Integers are counts and sizes, from 0.
-    """
-    parts = typing.get_args(kind)
-    if isinstance(kind, types.UnionType):
-        return any(_is_of(part, value) for part in parts)
-    if typing.get_origin(kind) is not tuple:
-        return type(value) is (kind or type(None)) and not (
-            kind is int and value < 0
-        )
-    if type(value) is not list:
-        return False
-    if parts[-1] is ...:
-        parts = parts[:1] * len(value)
-    return len(parts) == len(value) and all(map(_is_of, parts, value))
+    """Return whether a value is of its field; ints are sizes, from 0."""
+    values = value if isinstance(value, list) else [value]
+    sizes = all(x >= 0 for x in values if type(x) is int)
+    # A function is an activation, too, but none that JSON holds.
+    return sizes and is_of(RECORDED[name], value) and not callable(value)
 
 
 def _plain(name, value):
