@@ -106,13 +106,15 @@ CLASS_NAMES = {
     "unicode": json.dumps(["caf\u00e9", "\u4e2d", "c"]),
     "nested": "[" * 100_000 + "]" * 100_000,
     "formulas": json.dumps(["=1+1", "@a", "+b"]),
-    "bomb": " " * BYTES_OF_A_BOMB + '["a", "b", "c"]',
+    "bomb": '["a", "b", "c"]',
 }
 
 
 def class_names(folder, kind):
-    name = "bomb.keras" if kind == "bomb" else "odd.keras"
-    _with_entry(folder, NAMES, CLASS_NAMES[kind], folder / name)
+    name, blanks = "odd.keras", ""
+    if kind == "bomb":
+        name, blanks = "bomb.keras", " " * BYTES_OF_A_BOMB
+    _with_entry(folder, NAMES, blanks + CLASS_NAMES[kind], folder / name)
 
 
 def not_a_zip(folder):
