@@ -245,3 +245,11 @@ def test_images_that_cannot_be_read_are_said_after_the_others(broken, capsys):
         assert list(readable) == [None, None]
     said = "".join(f"{x}\n" for x in broken) if len(broken) > 1 else ""
     assert capsys.readouterr().err == said
+
+
+@pytest.mark.once
+def test_a_closed_output_is_an_error_without_stacks():
+    command = f"exec {sys.executable} -m keras_vit.cli configs >&-"
+    done = subprocess.run(["bash", "-c", command], capture_output=True)
+    error = "keras-vit: error: standard output is closed.\n"
+    assert (done.returncode, done.stderr.decode()) == (2, error)

@@ -24,8 +24,9 @@ def program() -> None:
 
 def _end(codes: list[int]) -> None:
     if codes:  # Else an exception ends it, which Python has not printed yet.
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # It was closed before the start.
+                stream.flush()
         os._exit(codes[0])
 
 
