@@ -229,10 +229,17 @@ def _keep_padding(content):
             if x.op_type == kind
             and (kind == "MaxPool" or x.output[0] in pooled)
         }
+    constants = {
+        x.name: onnx.numpy_helper.to_array(x)
+        for x in content.graph.initializer
+        if not x.dims
+    }
     found = [
         x
         for x in content.graph.node
-        if x.op_type == "Pad" and x.output[0] in pooled
+        if x.op_type == "Pad"
+        and x.output[0] in pooled
+        and not constants.get("".join(x.input[2:3]), 0)
     ]
     for i, node in enumerate(found):
         value = np.array(1e-30, "float32")

@@ -331,6 +331,66 @@ def test_calibration_gives_products_of_8_bits(classifier, tmp_path, name):
     assert record["check"]["images"] == 16
 
 
+def saved_graph(path, nodes, constants, shape):
+    """Of `image` to `scores`; the batch is of any size."""
+    import onnx
+
+    kind, image = onnx.TensorProto.FLOAT, (None, *shape[1:])
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node(x, i, o, **more) for x, i, o, more in nodes],
+        "graph",
+        [onnx.helper.make_tensor_value_info("image", kind, image)],
+        [onnx.helper.make_tensor_value_info("scores", kind, None)],
+        [onnx.numpy_helper.from_array(y, x) for x, y in constants.items()],
+    )
+    opsets = [onnx.helper.make_opsetid("", 18)]
+    onnx.save(
+        onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10), path
+    )
+    return onnx.load(path)
+
+
+def run_graph(path, image):
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path))
+    return session.run(None, {"image": image})[0]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("value", [None, 0.0, -np.inf, -0.25])
+def test_a_maximum_is_of_the_padding_of_the_model(tmp_path, value, transposed):
+    import onnx
+
+    random = np.random.default_rng(0)
+    image = -random.uniform(0.1, 1, (1, 2, 6, 6)).astype("float32")
+    around = [(0, 0), (0, 0), (1, 1), (1, 1)]
+    names, constants = ["image", "sides"], {}
+    if value is not None:
+        names.append("value")
+        constants["value"] = np.float32(value)
+    padded = np.pad(image, around, constant_values=value or 0)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    expected = windows[:, :, ::2, ::2].max((-2, -1))
+    order, back = (0, 2, 3, 1), (0, 3, 1, 2)
+    if transposed:
+        image, around = image.transpose(order), [around[i] for i in order]
+    constants["sides"] = np.array(around).T.reshape(-1)
+    turned = [("Transpose", ["padded"], ["turned"], {"perm": back})]
+    pool = {"kernel_shape": (3, 3), "strides": (2, 2)}
+    nodes = [
+        ("Pad", names, ["padded"], {}),
+        *turned * transposed,
+        ("MaxPool", ["turned" if transposed else "padded"], ["scores"], pool),
+    ]
+    path = tmp_path / "graph.onnx"
+    content = saved_graph(path, nodes, constants, image.shape)
+    writers._keep_padding(content)
+    onnx.save(content, path)
+    np.testing.assert_allclose(run_graph(path, image), expected, atol=1e-20)
+
+
 @pytest.mark.parametrize("batch", [None, 4])
 def test_triton_finds_the_shapes_of_the_model(tmp_path, batch):
     record = {
