@@ -391,6 +391,34 @@ def test_a_maximum_is_of_the_padding_of_the_model(tmp_path, value, transposed):
     np.testing.assert_allclose(run_graph(path, image), expected, atol=1e-20)
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_sums_of_8_bits_do_not_overflow(tmp_path, calibrated):
+    """Two products of 255 and 127 are too many for 16 bits with a sign."""
+    import onnx
+
+    image = np.ones((2, 64), "float32")
+    image[1] /= 2
+    image[:, 0] = -0.1
+    kernel = np.ones((64, 3), "float32")
+    kernel[:, 1] = -1
+    kernel[::2, 2] = -1
+    nodes = [("MatMul", ["image", "kernel"], ["scores"], {})]
+    path, images = tmp_path / "graph.onnx", tmp_path / "images.npy"
+    saved_graph(path, nodes, {"kernel": kernel}, image.shape)
+    np.save(images, image)
+    writers._quantize_onnx(path, images if calibrated else None)
+    found = run_graph(path, image)
+    np.testing.assert_allclose(found, image @ kernel, atol=0.5)
+    # Processors with VNNI sum both in 32 bits.
+    kinds = {
+        x.data_type
+        for x in onnx.load(path).graph.initializer
+        if list(x.dims) == [64, 3]
+    }
+    assert kinds == {onnx.TensorProto.UINT8}
+
+
 @pytest.mark.parametrize("batch", [None, 4])
 def test_triton_finds_the_shapes_of_the_model(tmp_path, batch):
     record = {
