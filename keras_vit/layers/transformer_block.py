@@ -27,12 +27,24 @@ __all__ = [
     "TransformerBlock",
 ]
 
-# The originals use the tanh form of GELU; Hugging Face and timm the exact one,
-# and the first models of CLIP (arXiv:2103.00020) a sigmoid.
+
+@keras.saving.register_keras_serializable("keras_vit")
+def gelu_tanh(x):
+    """GELU with tanh for the error function, as the originals have it."""
+    return ops.gelu(x, approximate=True)
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+def quick_gelu(x):
+    """GELU by a sigmoid, as the first models of CLIP (arXiv:2103.00020)."""
+    return x * ops.sigmoid(1.702 * x)
+
+
+# "gelu" is the exact one, of Hugging Face and timm.
 GELUS = {
-    "gelu_tanh": functools.partial(ops.gelu, approximate=True),
-    "gelu": functools.partial(ops.gelu, approximate=False),
-    "quick_gelu": lambda x: x * ops.sigmoid(1.702 * x),
+    "gelu_tanh": gelu_tanh,
+    "gelu": keras.activations.gelu,
+    "quick_gelu": quick_gelu,
 }
 
 
