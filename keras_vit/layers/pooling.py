@@ -248,11 +248,14 @@ def query_key_value(layer, token, x):
     """
     batch, tokens, dim = ops.shape(x)
     heads, head_dim = layer.num_heads, x.shape[-1] // layer.num_heads
-    query = ops.reshape(
-        layer.query(token), (batch, 1, heads, head_dim)
-    )  # (B, 1, H, d)
+    # Keras makes float32 of float64 where there is no bias.
+    query, pair = (
+        ops.cast(y, layer.compute_dtype)
+        for y in (layer.query(token), layer.key_value(x))
+    )
+    query = ops.reshape(query, (batch, 1, heads, head_dim))  # (B, 1, H, d)
     pair = ops.reshape(
-        layer.key_value(x), (batch, tokens, heads, 2, head_dim)
+        pair, (batch, tokens, heads, 2, head_dim)
     )  # (B, T, H, 2, d)
     return query, pair[..., 0, :], pair[..., 1, :]
 

@@ -1,4 +1,4 @@
-"""Clones, whatever the options of a model are."""
+"""Clones and wide numbers, whatever the options of a model are."""
 
 import keras
 import numpy as np
@@ -6,6 +6,16 @@ import pytest
 from random_layers import normal, randomise
 from tiny_models import tiny_vit
 
+WITHOUT_BIASES = {"qkv_bias": False, "layer_scale_init": 0.1}
+POOLED = {
+    **{name: {"pooling": name} for name in ("token", "mean", "map")},
+    "attention": {"pooling": "attention", "class_token": False},
+    "class attention": {"class_attention_layers": 2},
+    "talking heads": {
+        **{"talking_heads": True, "class_attention_layers": 1},
+        **WITHOUT_BIASES,
+    },
+}
 IMAGES = normal(3, 8, 8, 3)
 
 
@@ -25,3 +35,15 @@ def test_a_clone_has_every_activation(activation):
     clone = keras.models.clone_model(model)
     clone.set_weights(model.get_weights())
     np.testing.assert_array_equal(scores(clone), scores(model))
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() == "jax", reason="without jax_enable_x64 it is not"
+)
+@pytest.mark.parametrize("options", POOLED.values(), ids=POOLED)
+def test_float64_gives_the_scores_of_float32(options):
+    model = tiny_vit(**options)
+    randomise(model)
+    wide = type(model)(model.config, dtype="float64")
+    wide.set_weights(model.get_weights())
+    np.testing.assert_allclose(scores(wide), scores(model), atol=1e-5)
