@@ -139,10 +139,17 @@ class Browser:
     def click(self, selector, right=0.5, down=0.5):
         """Clicks on an element, at a share of its width and its height."""
         x, y = self.run(
-            f"""(() => {{
+            f"""(async () => {{
             const element = document.querySelector({json.dumps(selector)});
             element.scrollIntoView({{block: "center", behavior: "instant"}});
-            const box = element.getBoundingClientRect();
+            let box = element.getBoundingClientRect();
+            // A page that still scrolls moves it away from under the mouse.
+            for (let still = 0; still < 3;) {{
+                await new Promise(requestAnimationFrame);
+                const now = element.getBoundingClientRect();
+                still = now.x === box.x && now.y === box.y ? still + 1 : 0;
+                box = now;
+            }}
             return [box.x + {right} * box.width, box.y + {down} * box.height];
             }})()"""
         )
