@@ -274,7 +274,7 @@ def _quantize_onnx(path, calibration):
 
     # Products of matrices: the convolution of the patches stays as it is.
     # Signed ones are summed in 16 bits, too few, by processors without VNNI;
-    # those with it are as fast for both.
+    # on those with it one function computes both.
     options = {
         "op_types_to_quantize": ["MatMul", "Gemm"],
         "weight_type": quantization.QuantType.QUInt8,
