@@ -469,9 +469,8 @@ def scores_of_heads(query, key):
 
 
 def products(x, y):
-    """`x y^T` of (B, H, N, d) and (B, H, M, d), in the dtype of x."""
-    found = ops.matmul(x, ops.transpose(y, (0, 1, 3, 2)))  # (B, H, N, M)
-    return ops.cast(found, x.dtype)  # Keras makes float32 of float64.
+    """`x y^T` of (B, H, N, d) and (B, H, M, d)."""
+    return ops.matmul(x, ops.transpose(y, (0, 1, 3, 2)))  # (B, H, N, M)
 
 
 def precise_softmax(scores):

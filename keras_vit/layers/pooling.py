@@ -198,6 +198,7 @@ class AttentionPooling(ConfiguredLayer):
         if valid is not None:
             valid = valid[:, self.num_prefix_tokens :]
         weights = softmax_weights(query, key, valid)  # (B, H, 1, T)
+        value = ops.cast(value, weights.dtype)  # Keras narrows float64.
         y = ops.einsum("bhnm,bmhd->bnhd", weights, value)  # (B, 1, H, d)
         y = self.out(merge_heads(y))  # (B, 1, D)
         if self.mlp_dim is not None:
@@ -248,14 +249,11 @@ def query_key_value(layer, token, x):
     """
     batch, tokens, dim = ops.shape(x)
     heads, head_dim = layer.num_heads, x.shape[-1] // layer.num_heads
-    # Keras makes float32 of float64 where there is no bias.
-    query, pair = (
-        ops.cast(y, layer.compute_dtype)
-        for y in (layer.query(token), layer.key_value(x))
-    )
-    query = ops.reshape(query, (batch, 1, heads, head_dim))  # (B, 1, H, d)
+    query = ops.reshape(
+        layer.query(token), (batch, 1, heads, head_dim)
+    )  # (B, 1, H, d)
     pair = ops.reshape(
-        pair, (batch, tokens, heads, 2, head_dim)
+        layer.key_value(x), (batch, tokens, heads, 2, head_dim)
     )  # (B, T, H, 2, d)
     return query, pair[..., 0, :], pair[..., 1, :]
 
@@ -322,6 +320,7 @@ class ClassAttention(ConfiguredLayer):
         query, key, value = query_key_value(self, x[:, :1], x)
         weights = softmax_weights(query, key)  # (B, H, 1, T)
         weights = self.dropout(weights, training=training)
+        value = ops.cast(value, weights.dtype)  # Keras narrows float64.
         y = ops.einsum("bhnm,bmhd->bnhd", weights, value)  # (B, 1, H, d)
         return self.out(merge_heads(y))  # (B, 1, D)
 

@@ -6,14 +6,13 @@ import pytest
 from random_layers import normal, randomise
 from tiny_models import tiny_vit
 
-WITHOUT_BIASES = {"qkv_bias": False, "layer_scale_init": 0.1}
 POOLED = {
     **{name: {"pooling": name} for name in ("token", "mean", "map")},
     "attention": {"pooling": "attention", "class_token": False},
     "class attention": {"class_attention_layers": 2},
     "talking heads": {
         **{"talking_heads": True, "class_attention_layers": 1},
-        **WITHOUT_BIASES,
+        **{"qkv_bias": False, "layer_scale_init": 0.1},
     },
 }
 IMAGES = normal(3, 8, 8, 3)
