@@ -239,7 +239,7 @@ def _keep_padding(content):
         for x in content.graph.node
         if x.op_type == "Pad"
         and x.output[0] in pooled
-        and not constants.get("".join(x.input[2:3]), 0)
+        and not any(constants.get(name) for name in x.input[2:3])
     ]
     for i, node in enumerate(found):
         value = np.array(1e-30, "float32")
