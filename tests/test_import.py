@@ -302,3 +302,21 @@ def test_a_command_imports_no_plots_or_other_backend_behind_keras(backend):
     }
     command = [sys.executable, "-c", LEAN]
     subprocess.run(command, env=environment, check=True, capture_output=True)
+
+
+@pytest.mark.once
+def test_nor_does_the_process_that_writes_an_export(tmp_path):
+    (tmp_path / "jobs.json").write_text("[]")
+    command = [sys.executable, "-X", "importtime", "-m"]
+    done = subprocess.run(
+        [*command, "keras_vit.exporting.writers", tmp_path / "jobs.json"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "jax"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # Of what is hidden there is a line, and none of its inner modules.
+    found = {x.split()[-1] for x in done.stderr.splitlines()}
+    assert "keras.src.layers" in found
+    hidden = {"matplotlib.cbook", "sklearn.base", "tensorflow.python"}
+    assert not found & {*hidden, "torch.nn"}

@@ -73,8 +73,9 @@ def check() -> None:
             one of the two others was taken; or the distribution `keras-vit`,
             whose files get mixed with those of this package, is installed too.
     """
-    if _runs_a_recipe():
+    if is_recipe := _runs_a_recipe():
         start_quietly()
+    if is_recipe or _runs_a_module():
         start_lean()
     _take_installed_backend()
     _warn_about_foreign_distribution()
@@ -89,6 +90,13 @@ def _runs_a_recipe() -> bool:
     """Whether the program is a recipe, which is as quiet as its command."""
     program = getattr(sys.modules.get("__main__"), "__file__", None)
     return program is not None and Path(program).resolve().parent == RECIPES
+
+
+def _runs_a_module() -> bool:
+    """Whether the program is a module of this package, by `python -m`."""
+    if sys.argv[:1] != ["-m"]:  # That is there until the module is found.
+        return False
+    return sys.orig_argv[-len(sys.argv)].startswith("keras_vit.")
 
 
 def start_lean() -> None:
