@@ -8,6 +8,7 @@ import cross_validate
 import pytest
 from PIL import Image
 
+READER = ("--data.reader", "pillow")
 SMALL = (
     *("--model.image_size", "8", "--model.patch_size", "4"),
     *("--model.hidden_dim", "8", "--model.num_layers", "1"),
@@ -29,7 +30,7 @@ def folder(tmp_path_factory):
 
 def command(root):
     data = ("--data.folder", str(root / "images"), "--data.folds", "3")
-    return [*data, *SMALL, "--run_dir", str(root / "run")]
+    return [*data, *READER, *SMALL, "--run_dir", str(root / "run")]
 
 
 def read(path):
@@ -70,5 +71,5 @@ def test_without_folds_it_says_what_to_give(capsys, tmp_path):
 
 def test_a_trial_has_two_folds(tmp_path):
     words = ["--smoke", "true", "--run_dir", str(tmp_path / "run")]
-    assert not cross_validate.main(words)
+    assert not cross_validate.main([*words, *READER])
     assert read(tmp_path / "run-smoke")["folds"] == 2

@@ -57,7 +57,7 @@ def run(model, tmp_path):
     )
     run_folder.save_model(model, NAMES, folder / "model.keras")
     config = {
-        "data": {"folder": str(tmp_path / "images")},
+        "data": {"folder": str(tmp_path / "images"), "reader": "pillow"},
         "preprocessing": {"evaluation": "squash"},
         "training": {"loss": "sigmoid"},
     }

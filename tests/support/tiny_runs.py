@@ -18,9 +18,12 @@ DATASET = data.Dataset(
     tiny.examples(10, seed=2),
     tiny.CLASS_NAMES,
 )
+# On torch, half of the time of a run would go into programs of tf.data.
+READER = "pillow" if keras.backend.backend() == "torch" else "auto"
 
 
 def recipe(run_dir, *, training=None, **options):
+    options = {"data": data.DataConfig(reader=READER), **options}
     return Recipe(
         model=ModelConfig(
             image_size=8,
