@@ -22,7 +22,7 @@ NAME = "<b>&amp;.png"  # what a page must not take for its own
 def flipped(tmp_path_factory):
     """An audit of the digits with wrong labels, and which they are."""
     folder = tmp_path_factory.mktemp("digits")
-    wrong = planted.write_flipped_digits(folder / "data", seed=0)
+    wrong = planted.write_flipped_digits(folder / "data", seed=0, count=600)
     return keras_vit.audit(folder / "data", out=folder / "out"), wrong
 
 

@@ -21,6 +21,8 @@ for name in ("onnx", "onnxruntime", "onnxscript"):
     pytest.importorskip(name)
 
 NAMES = ("ant", "bee", "cat\x1b[31m", "döner", "=1+1")
+# Files beside the one that is written.
+OTHERS = ("tiny.onnx-0123abcd", "tiny")
 
 
 def images(count=4, size=(20, 30)):
@@ -40,6 +42,12 @@ def classifier() -> Classifier:
 @pytest.fixture(scope="module")
 def written(classifier, tmp_path_factory):
     path = tmp_path_factory.mktemp("written") / "tiny.onnx"
+    for name in ("tiny.onnx", *OTHERS):  # as killed exports leave them
+        left = path.parent / f".partial-{name}-0123abcd" / "tiny.onnx"
+        left.parent.mkdir()
+        left.write_bytes(b"half")
+    with pytest.raises(ValueError, match="has no record|cannot open"):
+        keras_vit.predict(left, images())
     record = keras_vit.export(classifier, path, images=images(), batch=3)
     return path, record
 
@@ -81,9 +89,12 @@ def test_record_is_inside_and_beside(written):
     assert 0 < record["check"]["bytes"] <= path.stat().st_size
 
 
-def test_nothing_but_the_file_and_its_record_is_left(written):
-    names = sorted(x.name for x in written[0].parent.iterdir())
-    assert names == ["tiny.onnx", "tiny.onnx.model.json"]
+def test_of_itself_it_leaves_the_file_and_its_record_alone(written):
+    """And takes away what a killed export of the same file left."""
+    names = {x.name for x in written[0].parent.iterdir()}
+    others = {f".partial-{name}-0123abcd" for name in OTHERS}
+    assert names - others == {"tiny.onnx", "tiny.onnx.model.json"}
+    assert names >= others
 
 
 def test_a_file_that_is_not_close_enough_is_not_left(

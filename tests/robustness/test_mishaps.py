@@ -116,22 +116,6 @@ def test_embeddings_that_were_given_up_are_free(tmp_path, image):
 
 
 # --- Exports that are killed ---
-def test_what_a_killed_export_left_goes_with_the_next(tmp_path):
-    for name in ("tiny.onnx", "tiny.onnx-0123abcd", "tiny"):
-        left = tmp_path / f".partial-{name}-0123abcd" / "tiny.onnx"
-        left.parent.mkdir()
-        left.write_bytes(b"half")
-    with pytest.raises(ValueError, match="has no record|cannot open"):
-        keras_vit.predict(left, np.zeros((8, 8, 3), "uint8"))
-    path = tmp_path / "tiny.onnx"
-    keras_vit.export(model(), path)
-    assert names(tmp_path) == [
-        ".partial-tiny-0123abcd",
-        ".partial-tiny.onnx-0123abcd-0123abcd",
-        *("tiny.onnx", "tiny.onnx.model.json"),
-    ]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("begun", ["its folder", "its file"])

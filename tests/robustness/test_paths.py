@@ -1,6 +1,7 @@
 """Paths that are not what they should be, at every public entry."""
 
 import errno
+import functools
 
 import pytest
 import setups
@@ -55,17 +56,22 @@ def command(*words):
     )
 
 
+@functools.cache
+def loaded():
+    return load_checkpoint(MODEL)
+
+
 # Name -> what is done with a path.
 ENTRIES = {
     "load_checkpoint": load_checkpoint,
-    "load_weights": lambda x: load_weights(load_checkpoint(MODEL), x),
+    "load_weights": lambda x: load_weights(loaded(), x),
     "read_info": read_info,
     "predict, model": lambda x: keras_vit.predict(x, IMAGE),
-    "predict, image": lambda x: keras_vit.predict(MODEL, x),
+    "predict, image": lambda x: keras_vit.predict(loaded(), x),
     "embed, model": lambda x: keras_vit.embed(x, IMAGE),
-    "embed, image": lambda x: keras_vit.embed(MODEL, x),
+    "embed, image": lambda x: keras_vit.embed(loaded(), x),
     "explain, model": lambda x: keras_vit.explain(x, IMAGE, "out"),
-    "explain, image": lambda x: keras_vit.explain(MODEL, x, "out"),
+    "explain, image": lambda x: keras_vit.explain(loaded(), x, "out"),
     "export, model": lambda x: keras_vit.export(x, "out.onnx"),
     "audit": lambda x: keras_vit.audit(x, out="out"),
     "audit, model": lambda x: keras_vit.audit("data", x, out="out"),

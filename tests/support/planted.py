@@ -147,14 +147,14 @@ def write_duplicates(
 
 
 def write_flipped_digits(
-    folder: pathlib.Path, seed: int, share: float = 0.05
+    folder: pathlib.Path, seed: int, share: float = 0.05, count: int = 1797
 ) -> dict[str, str]:
     """Write the digits as folders of classes, some in the folder of another.
 
     Returns:
         The names of those to their true classes.
     """
-    images, classes = digits()
+    images, classes = (x[:count] for x in digits())
     draw = np.random.default_rng(seed)
     chosen = draw.choice(len(classes), round(share * len(classes)), False)
     labels = classes.copy()
