@@ -64,6 +64,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "names",
     [ONE_OF_EACH, pytest.param([*HYBRIDS, *OTHERS], marks=SLOW)],

@@ -44,6 +44,7 @@ def test_the_network_learns_from_what_it_sees(run):
     assert "predictions" not in {layer.name for layer in run.model.layers}
 
 
+@pytest.mark.once
 def test_an_interrupted_run_ends_with_the_same_weights(run, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(
@@ -59,6 +60,7 @@ def test_an_interrupted_run_ends_with_the_same_weights(run, tmp_path):
         np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.once
 def test_fine_tuning_starts_from_what_was_learned(run, tmp_path):
     started = masked(tmp_path / "tuned")
     weights = ModelConfig(weights=str(run.folder), image_size=8)
@@ -107,6 +109,7 @@ def test_parts_of_a_batch_and_an_average_of_the_weights(tmp_path):
         np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -131,6 +134,7 @@ def replaced(made, **groups):
     )
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("groups", "message"),
     [
@@ -161,6 +165,7 @@ def test_what_cannot_be_masked_is_refused(tmp_path, groups, message):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.once
 def test_other_networks_have_no_patches_to_mask(tmp_path):
     made = masked(tmp_path / "run")
     made = dataclasses.replace(

@@ -59,6 +59,7 @@ def values_of(variable):
     return np.array(keras.ops.convert_to_numpy(variable))
 
 
+@pytest.mark.once
 def test_an_interrupted_run_ends_with_the_same_weights(run, tmp_path):
     made = cropped(tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
@@ -113,6 +114,7 @@ def test_constant_images_end_the_run_with_the_best_model_kept(tmp_path, capsys):
     assert "teacher_temperature=0.08" in said
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "training",
     [
@@ -129,6 +131,7 @@ def test_training_options_without_use_are_refused(training, tmp_path):
         train(cropped(tmp_path, training=training), dataset=DATASET, task=DINO)
 
 
+@pytest.mark.once
 def test_crops_of_the_pipeline_are_refused(tmp_path):
     made = cropped(tmp_path)
     preprocessing = dataclasses.replace(made.preprocessing, train="squash")
@@ -137,6 +140,7 @@ def test_crops_of_the_pipeline_are_refused(tmp_path):
         train(made, dataset=DATASET, task=DINO)
 
 
+@pytest.mark.once
 def test_one_image_is_refused(tmp_path):
     one = data.Examples(np.zeros((1, 8, 8, 1), "uint8"), np.zeros(1, "int32"))
     dataset = data.Dataset(one, None, None, ("one",))
@@ -145,6 +149,7 @@ def test_one_image_is_refused(tmp_path):
         train(made, dataset=dataset, task=DINO)
 
 
+@pytest.mark.once
 def test_options_of_dino_are_refused_elsewhere(tmp_path):
     with pytest.raises(ValueError, match="'supervised' does not read dino"):
         PRETRAIN.PretrainRecipe(run_dir=str(tmp_path), dino=CONFIG)

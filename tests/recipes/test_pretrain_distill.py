@@ -73,6 +73,7 @@ def test_it_learns_and_keeps_the_student_alone(run, teacher):
     )
 
 
+@pytest.mark.once
 def test_an_interrupted_run_ends_with_the_same_weights(run, teacher, tmp_path):
     made = distilled(tmp_path / "run", teacher)
     with pytest.raises(KeyboardInterrupt):

@@ -51,6 +51,7 @@ def test_it_learns_and_keeps_the_encoder_alone(run):
     assert not {"predictions", "visible_tokens", "decoder_norm"} & names
 
 
+@pytest.mark.once
 def test_an_interrupted_run_ends_with_the_same_weights(run, tmp_path):
     made = hidden(tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
@@ -168,6 +169,7 @@ def test_without_scipy_the_neighbours_remain(
     assert logs.keys() == {"val_knn"}
 
 
+@pytest.mark.once
 def test_an_image_is_left_out_in_its_turn():
     random = np.random.default_rng(0)
     features, labels = random.normal(size=(40, 5)), random.integers(0, 3, 40)
@@ -179,6 +181,7 @@ def test_an_image_is_left_out_in_its_turn():
     assert left_out_accuracy(features, labels) == right / 40
 
 
+@pytest.mark.once
 def test_a_probe_is_fitted_to_one_half_of_each_class():
     """By scikit-learn's logistic regression of whitened features."""
     from sklearn.linear_model import LogisticRegression
@@ -224,6 +227,7 @@ def test_normalised_patches_come_back_as_pixels():
     np.testing.assert_allclose(found, true, atol=1e-5)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "training",
     [{"trainable": "head"}, {"class_weight": "balanced"}, {"lora_rank": 2}],
@@ -316,11 +320,13 @@ def test_the_average_of_squares_is_that_of_the_method(tmp_path):
         type(made.optimizer)(name="sgd", beta_2=0.95)
 
 
+@pytest.mark.once
 def test_options_of_another_method_are_refused(tmp_path):
     with pytest.raises(ValueError, match="'supervised' does not read mae"):
         PRETRAIN.PretrainRecipe(run_dir=str(tmp_path), mae=CONFIG)
 
 
+@pytest.mark.once
 def test_a_file_of_another_recipe_that_names_a_method_is_refused(tmp_path):
     """Fine-tuning learns classes, whatever the method of a config is."""
     path = tmp_path / "mae.yaml"

@@ -40,6 +40,7 @@ def test_the_loss_has_the_weights_of_scikit_learn(tmp_path):
     assert weights[order].mean() != 1
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("options", [WEIGHTED, SAMPLED])
 def test_a_run_that_was_stopped_ends_with_the_same_weights(options, tmp_path):
     whole = run(tmp_path / "whole", options)
@@ -50,6 +51,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(options, tmp_path):
     assert all((x == y).all() for x, y in pairs)
 
 
+@pytest.mark.once
 def test_parts_of_a_batch_have_their_weights(tmp_path):
     whole = run(tmp_path / "whole", WEIGHTED)
     parts = {"training": {**WEIGHTED["training"], "accumulation_steps": 2}}
@@ -59,11 +61,13 @@ def test_parts_of_a_batch_have_their_weights(tmp_path):
     )
 
 
+@pytest.mark.once
 def test_both_are_refused(tmp_path):
     with pytest.raises(ValueError, match="Leave one of them out"):
         recipe(tmp_path, **WEIGHTED, **SAMPLED)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("options", [WEIGHTED, SAMPLED])
 def test_several_classes_are_refused(options, tmp_path):
     labels = np.ones((len(UNBALANCED.train), 3), "uint8")

@@ -72,6 +72,7 @@ def test_the_kind_of_dataset_does_not_matter(trained, tmp_path):
     assert bits(again.model) == bits(trained.model)
 
 
+@pytest.mark.once
 def test_a_run_goes_on_where_it_was_stopped(trained, tmp_path):
     class Killed(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):

@@ -88,6 +88,7 @@ def best_of(run):
     return ranks.index(max(ranks))
 
 
+@pytest.mark.once
 def test_the_model_is_that_of_the_best_evaluation(spoiled):
     run, seen = spoiled
     assert best_of(run) < EPOCHS - 1, "the last epoch was to be spoiled"

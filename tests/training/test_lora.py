@@ -222,6 +222,7 @@ def test_an_interrupted_run_ends_the_same(run, tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.once
 def test_another_rank_is_another_run(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(lora_recipe(tmp_path), dataset=DATASET, callbacks=[Interrupt()])
@@ -229,6 +230,7 @@ def test_another_rank_is_another_run(tmp_path):
         train(lora_recipe(tmp_path, rank=3), dataset=DATASET)
 
 
+@pytest.mark.once
 def test_the_number_of_trained_parameters_is_shown(tmp_path, capsys):
     network = make_model(lora_recipe("x"), tiny.CLASS_NAMES)
     trained, total = count_parameters(network)

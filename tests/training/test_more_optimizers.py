@@ -134,11 +134,8 @@ def test_two_averages_are_refused():
         steps_of("schedule_free", ema_decay=0.5)
 
 
-# Schedule-free has the most in its slots: weights and an average.
-@pytest.mark.parametrize(
-    "name",
-    [*(pytest.param(x, marks=pytest.mark.once) for x in MORE[:-1]), MORE[-1]],
-)
+@pytest.mark.once
+@pytest.mark.parametrize("name", MORE)
 def test_a_run_that_was_stopped_ends_with_the_same_weights(name, tmp_path):
     if name not in OPTIMIZERS:
         pytest.skip(f"This Keras has no {name}.")

@@ -9,7 +9,14 @@ from keras_vit.training import checkpointing
 from keras_vit.training.metrics_log import GradientWatch
 
 
-@pytest.mark.parametrize(("number", "parts"), [(6, 1), (8, 2), (10, 1)])
+@pytest.mark.parametrize(
+    ("number", "parts"),
+    [
+        pytest.param(6, 1, marks=pytest.mark.once),
+        (8, 2),
+        pytest.param(10, 1, marks=pytest.mark.once),
+    ],
+)
 def test_the_step_and_its_images_are_named(tmp_path, number, parts):
     """In the midst of a stretch, at a line, and in its last step."""
     poisoned = tiny.Poisoned(steps=(number - 1, number))

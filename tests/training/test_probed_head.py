@@ -92,7 +92,7 @@ BALANCED = {"class_weight": "balanced"}
             lambda x: np.stack([logistic(y) for y in x.T], axis=1),
             marks=ONCE,
         ),
-        (NUMBERS, {}, ridge),
+        pytest.param(NUMBERS, {}, ridge, marks=ONCE),
     ],
     ids=["classes", "balanced", "several", "numbers"],
 )

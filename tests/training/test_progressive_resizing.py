@@ -160,6 +160,7 @@ def test_the_average_of_the_weights_goes_through_all_sizes(tmp_path):
     assert np.isfinite(trained.history["val_loss"]).all()
 
 
+@pytest.mark.once
 def test_stages_end_at_checkpoints():
     plan = Plan(100, 10, 8, checkpoint_every=8, evaluate_every=8)
     ends = [x.total for x in stage_plans(plan, (1, 2, 3))]
@@ -177,6 +178,7 @@ def test_sizes_do_not_go_with_an_early_end():
         TrainingConfig(image_sizes=(4, 8), early_stopping_patience=3)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -191,6 +193,7 @@ def test_sizes_that_do_not_fit_are_refused(tmp_path, options, message):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.once
 def test_a_resnet_is_refused(tmp_path):
     made = resized(tmp_path / "run")
     model = ModelConfig(name="BiT_R50x1", size="tiny", image_size=8, channels=1)
@@ -198,6 +201,7 @@ def test_a_resnet_is_refused(tmp_path):
         train(dataclasses.replace(made, model=model), dataset=DATASET)
 
 
+@pytest.mark.once
 def test_positions_at_every_layer_are_refused(tmp_path):
     made = resized(tmp_path / "run", model={"variant": VariantConfig("2d")})
     with pytest.raises(ValueError, match="plain or with .*position='2d'"):
@@ -205,6 +209,7 @@ def test_positions_at_every_layer_are_refused(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.once
 def test_batches_of_one_size_are_refused(tmp_path):
     images = np.zeros((8, 8, 8, 1), "uint8")
     stream = data.FitStream((images, np.eye(3)[np.zeros(8, int)]), batch_size=8)

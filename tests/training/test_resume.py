@@ -40,6 +40,7 @@ def uninterrupted(tmp_path_factory):
     return folder, tiny.bits(tiny.train(folder)[0])
 
 
+@pytest.mark.once
 def test_a_continued_run_is_the_same_to_the_bit(uninterrupted, tmp_path):
     folder, bits = uninterrupted
     for at in [(0, 3), (2, 2)]:
@@ -68,6 +69,7 @@ def test_a_resume_without_the_generators_would_be_another_run(
     assert tiny.bits(network) != uninterrupted[1]
 
 
+@pytest.mark.once
 def test_a_finished_training_is_not_continued(uninterrupted):
     folder, bits = uninterrupted
     before = results(folder)

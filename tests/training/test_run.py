@@ -120,6 +120,7 @@ def test_a_finished_run_is_kept(run, tmp_path):
     assert len(files(tmp_path)) == 4
 
 
+@pytest.mark.once
 def test_another_config_is_refused_with_the_difference(tmp_path):
     interrupted(tmp_path)
     before = files(tmp_path)
@@ -178,6 +179,7 @@ def test_killed_before_the_config_was_written_it_begins(tmp_path, missing):
     assert files(tmp_path) == BEGUN
 
 
+@pytest.mark.once
 def test_a_run_whose_config_is_gone_is_kept(tmp_path):
     interrupted(tmp_path)
     (tmp_path / "config.yaml").unlink()
@@ -189,6 +191,7 @@ def test_a_run_whose_config_is_gone_is_kept(tmp_path):
     assert files(tmp_path) == BEGUN
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("text", ["", "{", "[1]", "[" * 100_000])
 def test_a_damaged_environment_does_not_end_a_run(tmp_path, text):
     interrupted(tmp_path)
