@@ -34,13 +34,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # 7 % less time on JAX.
 gc.set_threshold(100_000, 50, 1000)
 
-import keras  # noqa: E402
 import pytest  # noqa: E402
-from browser import Browser  # noqa: E402
 
 
+# The process that hands out the tests imports no Keras, for which all wait.
 @pytest.fixture(autouse=True)
 def seeded() -> None:
+    import keras
+
     keras.utils.set_random_seed(0)
 
 
@@ -58,6 +59,8 @@ def frozen():
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
+    from browser import Browser
+
     browser = Browser(tmp_path_factory.mktemp("profile"))
     yield browser
     browser.close()
@@ -97,4 +100,6 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture
 def backend() -> str:
+    import keras
+
     return keras.backend.backend()
