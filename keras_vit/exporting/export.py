@@ -53,7 +53,12 @@ from keras_vit.exporting.writers import (
     write_record_beside,
 )
 from keras_vit.io.atomic_files import PARTIAL, only_writer
-from keras_vit.io.checks import check_choice, check_kind, is_of
+from keras_vit.io.checks import (
+    check_choice,
+    check_kind,
+    check_own_size,
+    is_of,
+)
 from keras_vit.io.run_folder import folder_of, read_config
 from keras_vit.models.configured_model import remade
 from keras_vit.prediction import (
@@ -130,8 +135,8 @@ def export(
             "int8_weights"; see
             `keras_vit.exporting.FORMATS` for what each format has.
         batch: images of a call, or "any".
-        image_size: pixels, one side or (height, width), for a model that is
-            loaded.
+        image_size: pixels, one side or (height, width), where it is not that
+            of the weights; a model in memory has its own.
         include_preprocessing: whether the file takes pixels in [0, 255]; by
             default it does where the model does, and loaded ones do.
         include_resizing: bool, whether the file takes images of any height
@@ -176,6 +181,7 @@ def export(
         model = load_classifier(model, image_size, needs_classes=False)
     classifier = as_classifier(model, needs_classes=False)
     check_network(classifier.model)
+    check_own_size(classifier.geometry.image_size, image_size)
     classifier = _with_preprocessing(classifier, include_preprocessing)
     _check_possible(format, precision, quantization_of(classifier.model))
     compared, calibration = None, None

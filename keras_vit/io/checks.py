@@ -43,6 +43,7 @@ __all__ = [
     "check_kind",
     "check_limits",
     "check_multiple",
+    "check_own_size",
     "check_positive",
     "check_regular",
     "check_size",
@@ -370,6 +371,23 @@ def check_size(name: str, value) -> tuple:
             f"them. Received: {name}={value!r}."
         )
     return tuple(map(int, pair))
+
+
+def check_own_size(
+    own: tuple,
+    image_size: Any,
+    *,
+    subject: str = "The model takes",
+    advice: str = "Leave it out, or give the name or path of the weights "
+    "instead of a model.",
+) -> None:
+    """Refuse a size where a model in memory has its own (height, width)."""
+    if image_size is None or check_size("image_size", image_size) == own:
+        return
+    raise ValueError(
+        f"{subject} images of {own[0]}x{own[1]}. Received: "
+        f"image_size={image_size!r}. {advice}"
+    )
 
 
 def cpu_flags() -> frozenset[str]:

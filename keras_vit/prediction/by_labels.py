@@ -7,6 +7,7 @@ from typing import Any
 from keras_vit.checkpoints.public.catalog import pair_source
 from keras_vit.data.config import evaluation_of
 from keras_vit.data.resizing import Geometry
+from keras_vit.io.checks import check_own_size
 from keras_vit.prediction.classifier import Classifier
 from keras_vit.prediction.encoder import Encoder
 from keras_vit.prediction.exported_pair import exported_pair
@@ -148,11 +149,7 @@ def classifier_of(
         OSError: when weights cannot be fetched.
     """
     if isinstance(model, ImageTextModel):
-        if image_size is not None:
-            raise ValueError(
-                "A model that is loaded has a size of images. Received: "
-                f"image_size={image_size!r}. Give the path of its weights."
-            )
+        check_own_size(model.image_tower.input_shape[1:3], image_size)
         tower, config = model.image_tower, preprocessing
     else:
         loaded = load_prepared(

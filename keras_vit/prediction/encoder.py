@@ -17,7 +17,12 @@ from keras_vit.data import PreprocessingConfig
 from keras_vit.data.config import evaluation_of
 from keras_vit.data.resizing import Geometry, evaluation_crop
 from keras_vit.evaluation.few_shot import feature_model
-from keras_vit.io.checks import check_choice, check_size, check_whole
+from keras_vit.io.checks import (
+    check_choice,
+    check_own_size,
+    check_size,
+    check_whole,
+)
 from keras_vit.models import BiT
 from keras_vit.models.configured_model import BlockFeatures, check_blocks
 from keras_vit.prediction.classifier import Classifier
@@ -117,8 +122,8 @@ def embed(
             "ViT_B16/imagenet21k", a run folder, a file or folder of weights
             with or without classification layer; a model of keras_vit; what
             `keras_vit.prediction.load_classifier` returns; or, to embed more
-            than once, what `keras_vit.prediction.as_encoder` returns, whose
-            own options then hold.
+            than once, what `keras_vit.prediction.as_encoder` returns, which
+            has its own options.
         images: path of an image, or of a folder for all images below it; a
             Pillow image; an array or tensor (H, W), (H, W, C) or
             (N, H, W, C) in [0, 255], of any size; or a list of all these.
@@ -197,6 +202,7 @@ def as_encoder(
         (12, 197, 768)
     """
     if isinstance(model, Encoder):
+        _check_own_options(model, kind, blocks, image_size, preprocessing)
         return model
     check_choice("kind", kind, KINDS)
     # It imports this module.
@@ -233,6 +239,22 @@ def as_encoder(
     )
 
 
+def _check_own_options(encoder, kind, blocks, image_size, preprocessing):
+    """Refuse other options than those that an encoder was made with."""
+    geometry, own = encoder.geometry, encoder.metadata
+    check_own_size(geometry.image_size, image_size)
+    for name, value, options in (
+        ("kind", kind, ("pooled", own["kind"])),
+        ("blocks", blocks, (None, own["blocks"])),
+        ("preprocessing", preprocessing, (None, geometry.config)),
+    ):
+        if value not in options:
+            raise ValueError(
+                f"The encoder was made with {name}={options[1]!r}. Received: "
+                f"{name}={value!r}. Give it to as_encoder with the model."
+            )
+
+
 def _resolved(model, image_size, preprocessing):
     """Return the name of a model, the model, and its preprocessing or None."""
     if isinstance(model, (str, os.PathLike)):
@@ -255,12 +277,8 @@ def _size_of(network, image_size) -> tuple[int, int]:
     if image_size is None and None not in known:
         return known
     height, width = check_size("image_size", image_size or 0)
-    if None not in known and (height, width) != known:
-        raise ValueError(
-            f"The model takes images of {known[0]}x{known[1]}. Received: "
-            f"image_size={image_size!r}. Leave it out, or give the name or "
-            "path of the weights instead of a model."
-        )
+    if None not in known:
+        check_own_size(known, image_size)
     return height, width
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_vit.io.checks import check_regular, cpu_flags
+from keras_vit.io.checks import check_own_size, check_regular, cpu_flags
 from keras_vit.runtime.machine import shortage
 from keras_vit.trained_as import ACTIVATIONS, PROBLEMS
 
@@ -105,14 +105,12 @@ class ExportedModel:
 
     def check_image_size(self, image_size: Any) -> None:
         """Raise a ValueError for a size in pixels other than the file's."""
-        height, width = self.image_size
-        side = (height,) if height == width else ()
-        if image_size not in (None, self.image_size, *side):
-            raise ValueError(
-                f"{str(self.path)!r} is for images of {height}x{width} pixels. "
-                f"Received: image_size={image_size!r}. Export the model with "
-                "that size."
-            )
+        check_own_size(
+            self.image_size,
+            image_size,
+            subject=f"{str(self.path)!r} takes",
+            advice="Export the model with that size.",
+        )
 
     def predict_on_batch(self, images: np.ndarray) -> np.ndarray:
         """Computes the scores of images (B, H, W, C), of any number.

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import keras
 
-from keras_vit.io.checks import EXTRAS, check_installed
+from keras_vit.io.checks import EXTRAS, check_installed, check_own_size
 from keras_vit.prediction import as_classifier, load_classifier
 from keras_vit.prediction.embeddings_file import ImageSearch, load_search
 from keras_vit.prediction.encoder import is_projected
@@ -64,7 +64,8 @@ def serve(
         host: the address to listen on; "0.0.0.0" for all of this machine.
         port: int; 0 for a free one.
         limits: a `ServingLimits`.
-        image_size: pixels, where it is not that of the weights.
+        image_size: pixels, where it is not that of the weights; a model in
+            memory has its own.
         name: str, what answers call the model; by default as it was given.
         allowed_hosts: names by which clients may call the server, besides
             `host`, `localhost`, the name of this machine and addresses in
@@ -128,10 +129,14 @@ def _source(model):
 
 def _classifier(model, image_size, search):
     if search is not None and _source(model) and not _has_classes(search):
+        own = search.encoder.geometry.image_size
+        check_own_size(own, image_size, advice="The embeddings are of these.")
         return NoClasses(search.encoder)
     if isinstance(model, (str, os.PathLike)):
         return load_classifier(model, image_size)
-    return as_classifier(model) if isinstance(model, keras.Model) else model
+    found = as_classifier(model) if isinstance(model, keras.Model) else model
+    check_own_size(found.geometry.image_size, image_size)
+    return found
 
 
 def _has_classes(search: ImageSearch) -> bool:

@@ -154,6 +154,7 @@ def test_images_that_change_their_class_are_counted(classifier):
         ({"precision": "int4"}, "Unknown precision: 'int4'"),
         ({"precision": "bfloat16"}, "In bfloat16: openvino, saved_model"),
         ({"batch": 0}, "batch must be an int above 0"),
+        ({"image_size": 32}, "takes images of 16x16.*image_size=32"),
         ({"batch": True}, "batch must be an int above 0"),
         ({"largest_change": 2}, r"a share in \[0, 1\]"),
         ({"validation_images": -1}, "is a number of images"),
@@ -289,7 +290,7 @@ def test_what_cannot_be_had_names_what_can():
 
 def test_exported_models_take_no_other_size(written):
     assert load_classifier(written[0], 16).model.input_shape == (3, 16, 16, 3)
-    with pytest.raises(ValueError, match="is for images of 16x16"):
+    with pytest.raises(ValueError, match="takes images of 16x16"):
         load_classifier(written[0], 32)
 
 

@@ -171,6 +171,25 @@ def test_features_that_there_are_not(make_vit, make, options, message):
         keras_vit.embed((make or make_vit)(), np.zeros((8, 8, 3)), **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "tokens"}, "with kind='pooled'. Received: kind='tokens'"),
+        ({"blocks": [1]}, r"with blocks=None. Received: blocks=\[1\]"),
+        ({"image_size": 16}, "takes images of 8x8"),
+        ({"preprocessing": AS_THEY_ARE}, "with preprocessing=.*Received"),
+    ],
+)
+def test_an_encoder_has_its_own_options(make_vit, options, message):
+    encoder = as_encoder(make_vit())
+    images = np.zeros((8, 8, 3), "uint8")
+    with pytest.raises(ValueError, match=message):
+        keras_vit.embed(encoder, images, **options)
+    own = {"kind": "pooled", "image_size": 8}
+    own["preprocessing"] = encoder.geometry.config
+    assert keras_vit.embed(encoder, images, **own).shape == (1, 8)
+
+
 @pytest.mark.parametrize("kind", ["pooled", "tokens"])
 def test_pooling_none_has_tokens_alone(make_vit, kind):
     model, image = make_vit(pooling="none"), np.zeros((8, 8, 3), "uint8")

@@ -95,6 +95,16 @@ def test_words_find_images(search, folder):
     )
 
 
+def test_another_size_than_a_model_has_is_refused(folder):
+    found = load_search(folder / "photos.npz", CLIP)
+    with pytest.raises(ValueError, match="images of 32x32.* embeddings"):
+        server_module._classifier(CLIP, 64, found)
+    model = keras_vit.ViT_Ti16(weights=None, input_shape=(32, 32, 3))
+    with pytest.raises(ValueError, match="images of 32x32.*size=64"):
+        server_module._classifier(model, 64, None)
+    assert server_module._classifier(model, 32, None).model is model
+
+
 def test_images_find_images(search, folder):
     files = [folder / "photos" / x for x in ("0.png", "more/1.png", "2.png")]
     found = search.post(
