@@ -197,7 +197,7 @@ def export(
         "needs_vnni": format == "openvino" and calibrate and bool(has_vnni()),
     }
     with partial_folder(path) as folder:
-        file = folder / _file_name(path, format, layout)
+        file = folder / _file_name(path, layout)
         _write(classifier, file, record, calibration if calibrate else None)
         exported = ExportedModel(file, record)
         record["check"] = check(classifier, exported, compared, largest_change)
@@ -577,7 +577,7 @@ def partial_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _file_name(path, format, layout):
+def _file_name(path, layout):
     return LAYOUTS[layout].file if layout else path.name
 
 
