@@ -102,7 +102,8 @@ def test_another_size_than_a_model_has_is_refused(folder):
     model = keras_vit.ViT_Ti16(weights=None, input_shape=(32, 32, 3))
     with pytest.raises(ValueError, match="images of 32x32.*size=64"):
         server_module._classifier(model, 64, None)
-    assert server_module._classifier(model, 32, None).model is model
+    taken = server_module._classifier(model, 32, None)
+    assert taken.geometry.image_size == (32, 32)
 
 
 def test_images_find_images(search, folder):
