@@ -154,7 +154,8 @@ def write_flipped_digits(
     Returns:
         The names of those to their true classes.
     """
-    images, classes = (x[:count] for x in digits())
+    images, classes = digits()
+    images, classes = images[:count], classes[:count]
     draw = np.random.default_rng(seed)
     chosen = draw.choice(len(classes), round(share * len(classes)), False)
     labels = classes.copy()
