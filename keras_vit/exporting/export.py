@@ -273,7 +273,9 @@ def export_pair(
             precision=precision,
             **image_options,
         )
-        _write_texts(model.text_tower, text, format, precision)
+        with tempfile.TemporaryDirectory() as jobs:
+            job = _job(model.text_tower, text, format, precision, jobs)
+            _run(job, jobs, "The tower of texts")
         bias = model.logit_bias
         record = {
             "format": format,
@@ -301,25 +303,6 @@ def export_pair(
         ExportedPair(folder)  # It can be read.
         move_folder(folder, path, scratch / "replaced")
     return record
-
-
-def _write_texts(tower, file, format, precision):
-    """Have the backend of the format write a tower of texts."""
-    with tempfile.TemporaryDirectory() as scratch:
-        name = os.path.join(scratch, secrets.token_hex(4))
-        tower.save(f"{name}.keras")
-        job = {
-            **{"format": format, "precision": precision, "batch": None},
-            **{"geometry": None, "calibration": None},
-            "path": str(file.absolute()),
-            "model": f"{name}.keras",
-            "answer": f"{name}.answer",
-        }
-        (error,) = write_in_process(FORMATS[format].backend, [job], scratch)
-    if error:
-        raise ValueError(
-            f"The tower of texts could not be written as {format}: {error}"
-        )
 
 
 def _checked(tower, file, record) -> dict[str, Any]:
@@ -585,12 +568,7 @@ def _write(classifier, file, record, calibration):
     """Has the backend of the format write the file."""
     with tempfile.TemporaryDirectory() as scratch:
         job = prepared(classifier, file, record, scratch, calibration)
-        backend = FORMATS[record["format"]].backend
-        (error,) = write_in_process(backend, [job], scratch)
-    if error:
-        raise ValueError(
-            f"The model could not be written as {record['format']}: {error}"
-        )
+        _run(job, scratch, "The model")
 
 
 def prepared(
@@ -601,23 +579,37 @@ def prepared(
     calibration: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Saves a model for the process that writes it, and returns its job."""
-    name = os.path.join(folder, secrets.token_hex(4))
-    classifier.model.save(f"{name}.keras")
-    images = None
+    precision = record["precision"]
+    job = _job(classifier.model, file, record["format"], precision, folder)
+    job["batch"] = record["input"]["shape"][0]
+    if not record["input"]["shape"][1]:
+        job["geometry"] = dataclasses.asdict(classifier.geometry)
     if calibration is not None:
-        np.save(images := f"{name}.npy", classifier.inputs(calibration))
+        job["calibration"] = f"{job['model']}.npy"
+        np.save(job["calibration"], classifier.inputs(calibration))
+    return job
+
+
+def _job(model, file, format, precision, folder) -> dict[str, Any]:
+    """Save a model in a folder; return the job to write it as it is."""
+    name = os.path.join(folder, secrets.token_hex(4))
+    model.save(f"{name}.keras")
     return {
-        "format": record["format"],
-        "precision": record["precision"],
-        "batch": record["input"]["shape"][0],
-        "geometry": None
-        if record["input"]["shape"][1]
-        else dataclasses.asdict(classifier.geometry),
+        **{"format": format, "precision": precision, "batch": None},
+        **{"geometry": None, "calibration": None},
         "path": str(file.absolute()),
         "model": f"{name}.keras",
         "answer": f"{name}.answer",
-        "calibration": images,
     }
+
+
+def _run(job, folder, what):
+    backend = FORMATS[job["format"]].backend
+    (error,) = write_in_process(backend, [job], folder)
+    if error:
+        raise ValueError(
+            f"{what} could not be written as {job['format']}: {error}"
+        )
 
 
 def write_in_process(backend: str, jobs: list[dict], folder: str) -> list[str]:
