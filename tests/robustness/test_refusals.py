@@ -463,9 +463,9 @@ OF_VALUES = {
     ),
     "a size of a model in memory": (
         lambda: by_labels.classifier_of(
-            load_image_text(FOLDER / "siglip"), NOTHING, image_size=32
+            load_image_text(FOLDER / "siglip"), NOTHING, image_size=64
         ),
-        "that is loaded has a size of images. Received: image_size=32",
+        "The model takes images of 32x32. Received: image_size=64",
     ),
     "texts of no export": (
         lambda: exported_pair.ExportedTexts("x.txt", {}, NOTHING),
