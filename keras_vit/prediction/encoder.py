@@ -26,6 +26,7 @@ from keras_vit.io.checks import (
 from keras_vit.models import BiT
 from keras_vit.models.configured_model import BlockFeatures, check_blocks
 from keras_vit.prediction.classifier import Classifier
+from keras_vit.prediction.exported_model import ExportedModel
 from keras_vit.prediction.images import (
     images_of,
     read_batches,
@@ -109,7 +110,7 @@ def embed(
     model: str | os.PathLike | keras.Model | Classifier | Encoder,
     images: Any,
     *,
-    kind: str = "pooled",
+    kind: str | None = None,
     blocks: int | Sequence[int] | None = None,
     image_size: int | tuple[int, int] | None = None,
     preprocessing: PreprocessingConfig | None = None,
@@ -122,17 +123,17 @@ def embed(
             "ViT_B16/imagenet21k", a run folder, a file or folder of weights
             with or without classification layer; a model of keras_vit; what
             `keras_vit.prediction.load_classifier` returns; or, to embed more
-            than once, what `keras_vit.prediction.as_encoder` returns, which
-            has its own options.
+            than once, what `keras_vit.prediction.as_encoder` returns, whose
+            options hold where no others are given.
         images: path of an image, or of a folder for all images below it; a
             Pillow image; an array or tensor (H, W), (H, W, C) or
             (N, H, W, C) in [0, 255], of any size; or a list of all these.
-        kind: "pooled" for one vector per image: what the classification
-            layer sees, and of an image-text model the projected embedding,
-            which texts are compared with; "features" for what is before the
-            projection, too; "tokens" for all tokens as the model pools them:
-            class token, distillation token and registers, then the patches
-            row by row.
+        kind: "pooled", the default, for one vector per image: what the
+            classification layer sees, and of an image-text model the projected
+            embedding, which texts are compared with; "features" for what is
+            before the projection, too; "tokens" for all tokens as the model
+            pools them: class token, distillation token and registers, then
+            the patches row by row.
         blocks: None for the output of the model; or numbers of blocks, from
             0, negative ones from the end, for the features after each of
             them, normalised and pooled as those of the last block.
@@ -182,7 +183,7 @@ def embed(
 def as_encoder(
     model: str | os.PathLike | keras.Model | Classifier | Encoder,
     *,
-    kind: str = "pooled",
+    kind: str | None = None,
     blocks: int | Sequence[int] | None = None,
     image_size: int | tuple[int, int] | None = None,
     preprocessing: PreprocessingConfig | None = None,
@@ -202,8 +203,8 @@ def as_encoder(
         (12, 197, 768)
     """
     if isinstance(model, Encoder):
-        _check_own_options(model, kind, blocks, image_size, preprocessing)
-        return model
+        return _with_options(model, kind, blocks, image_size, preprocessing)
+    kind = "pooled" if kind is None else kind
     check_choice("kind", kind, KINDS)
     # It imports this module.
     from keras_vit.prediction.exported_pair import exported_pair
@@ -239,20 +240,37 @@ def as_encoder(
     )
 
 
-def _check_own_options(encoder, kind, blocks, image_size, preprocessing):
-    """Refuse other options than those that an encoder was made with."""
-    geometry, own = encoder.geometry, encoder.metadata
-    check_own_size(geometry.image_size, image_size)
-    for name, value, options in (
-        ("kind", kind, ("pooled", own["kind"])),
-        ("blocks", blocks, (None, own["blocks"])),
-        ("preprocessing", preprocessing, (None, geometry.config)),
-    ):
-        if value not in options:
-            raise ValueError(
-                f"The encoder was made with {name}={options[1]!r}. Received: "
-                f"{name}={value!r}. Give it to as_encoder with the model."
-            )
+def _with_options(encoder, kind, blocks, image_size, preprocessing) -> Encoder:
+    """Return an encoder of the same model, with its own options or others."""
+    given = {
+        "kind": kind,
+        "blocks": None if blocks is None else np.asarray(blocks).tolist(),
+        "image_size": None
+        if image_size is None
+        else check_size("image_size", image_size),
+        "preprocessing": preprocessing,
+    }
+    own = {
+        "kind": encoder.metadata["kind"],
+        "blocks": encoder.metadata["blocks"],
+        "image_size": tuple(encoder.geometry.image_size),
+        "preprocessing": encoder.geometry.config,
+    }
+    others = {
+        name: value
+        for name, value in given.items()
+        if value is not None and value != own[name]
+    }
+    if not others:
+        return encoder
+    if isinstance(encoder.model, ExportedModel):
+        raise ValueError(
+            "The encoder of an exported model has its own options. Received: "
+            f"{', '.join(f'{x}={y!r}' for x, y in others.items())}."
+        )
+    found = as_encoder(encoder.model, **{**own, **others})
+    found.metadata["model"] = encoder.metadata["model"]
+    return found
 
 
 def _resolved(model, image_size, preprocessing):

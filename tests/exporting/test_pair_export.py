@@ -169,6 +169,8 @@ def test_what_cannot_be_had_is_refused(exported, photos, tmp_path, capsys):
         as_encoder(folder, blocks=1)
     with pytest.raises(ValueError, match="32x32"):
         as_encoder(folder, image_size=64)
+    with pytest.raises(ValueError, match="own options. Received: kind='tok"):
+        as_encoder(as_encoder(folder), kind="tokens")
     pair = load_image_text(CLIP)
     with pytest.raises(ValueError, match="Two towers"):
         export_pair(pair.image_tower, tmp_path / "a")

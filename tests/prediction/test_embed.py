@@ -159,6 +159,7 @@ def bit():
         (bit, {}, "image_size must be a positive"),
         (bit, {"kind": "tokens", "image_size": 8}, "BiT has neither tokens"),
         (bit, {"blocks": [0], "image_size": 8}, "no transformer blocks"),
+        (None, {"kind": ""}, "Unknown kind: ''.*'pooled', 'tokens'"),
         (None, {"kind": "cls"}, "Unknown kind: 'cls'.*'pooled', 'tokens'"),
         (None, {"blocks": [2]}, r"has 2 blocks. Received: blocks=\[2\]"),
         (None, {"blocks": []}, r"blocks=\[\]"),
@@ -172,22 +173,37 @@ def test_features_that_there_are_not(make_vit, make, options, message):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    "options",
     [
-        ({"kind": "tokens"}, "with kind='pooled'. Received: kind='tokens'"),
-        ({"blocks": [1]}, r"with blocks=None. Received: blocks=\[1\]"),
-        ({"image_size": 16}, "takes images of 8x8"),
-        ({"preprocessing": AS_THEY_ARE}, "with preprocessing=.*Received"),
+        {"kind": "tokens"},
+        {"blocks": [0, -1], "kind": "tokens"},
+        {"preprocessing": AS_THEY_ARE},
+        {"image_size": 8},
     ],
 )
-def test_an_encoder_has_its_own_options(make_vit, options, message):
-    encoder = as_encoder(make_vit())
-    images = np.zeros((8, 8, 3), "uint8")
-    with pytest.raises(ValueError, match=message):
-        keras_vit.embed(encoder, images, **options)
-    own = {"kind": "pooled", "image_size": 8}
-    own["preprocessing"] = encoder.geometry.config
-    assert keras_vit.embed(encoder, images, **own).shape == (1, 8)
+def test_an_encoder_takes_other_options(make_vit, options):
+    model = make_vit()
+    images = np.random.default_rng(0).integers(0, 256, (2, 8, 12, 3), "uint8")
+    if "preprocessing" in options:
+        images = images[:, :, :8]
+    encoder = as_encoder(model)
+    encoder.metadata["model"] = "mine"
+    found = keras_vit.embed(encoder, images, **options)
+    wanted = keras_vit.embed(model, images, **options)
+    np.testing.assert_array_equal(found, wanted)
+    assert as_encoder(encoder, **options).metadata["model"] == "mine"
+
+
+def test_what_is_not_given_is_as_the_encoder_was_made(make_vit):
+    image = np.zeros((8, 8, 3), "uint8")
+    encoder = as_encoder(make_vit(), kind="tokens", blocks=[1])
+    assert as_encoder(encoder) is encoder
+    assert keras_vit.embed(encoder, image).shape == (1, 1, 5, 8)
+    assert keras_vit.embed(encoder, image, kind="pooled").shape == (1, 1, 8)
+    with pytest.raises(ValueError, match="takes images of 8x8"):
+        keras_vit.embed(encoder, image, image_size=16)
+    with pytest.raises(ValueError, match="image_size must be a positive"):
+        keras_vit.embed(encoder, image, image_size=-1)
 
 
 @pytest.mark.parametrize("kind", ["pooled", "tokens"])
