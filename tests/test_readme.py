@@ -24,6 +24,8 @@ API = "".join(
 WHOLE = set(re.findall(r"^::: keras_vit\.(\w+)$", API, re.MULTILINE))
 CITATION = (ROOT / "CITATION.cff").read_text()
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# The shape that a comment says a value has, letters for any size.
+SHAPE = re.compile(r"^(\w+)(?: = .*|\.shape)  # \(([\w, ]+)\)$", re.MULTILINE)
 # As deep as a B/16, but narrow.
 NARROW = {"hidden_dim": 48, "num_heads": 12, "mlp_dim": 16}
 OTHERS = ("photos/b.jpg", "wide.jpg", "tall.jpg", "query.jpg")
@@ -68,13 +70,18 @@ def _stand_in(name, model, texts=False):
 
 @pytest.mark.parametrize("page", ["README.md", "docs/embeddings.md"])
 def test_its_blocks_run_one_after_the_other(page, newcomer):
-    ran, known = [], {}
+    ran, known, shapes = [], {}, []
     for language, code in BLOCK.findall((ROOT / page).read_text()):
         if "dinov2_small" in code:  # A file that the page says how to make.
             continue
         if language == "python":
             exec(compile(code, page, "exec"), known)
             ran.append("python")
+            for name, shape in SHAPE.findall(code):
+                narrow = shape.replace("768", str(NARROW["hidden_dim"]))
+                sizes = zip(known[name].shape, narrow.split(", "), strict=True)
+                assert all(y.isalpha() or str(x) == y for x, y in sizes), name
+                shapes.append(name)
         for line in code.replace("\\\n", " ").splitlines():
             command, *words = shlex.split(line, comments=True) or [""]
             if command == "keras-vit":
@@ -86,6 +93,7 @@ def test_its_blocks_run_one_after_the_other(page, newcomer):
         + 3 * " python",
     }
     assert ran == wanted[page].split()
+    assert len(shapes) == (4 if page == "docs/embeddings.md" else 0)
 
 
 def test_it_is_short_and_in_the_order_of_a_newcomer():
