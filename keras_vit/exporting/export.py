@@ -197,7 +197,7 @@ def export(
         "needs_vnni": format == "openvino" and calibrate and bool(has_vnni()),
     }
     with partial_folder(path) as folder:
-        file = folder / _file_name(path, layout)
+        file = folder / (LAYOUTS[layout].file if layout else path.name)
         _write(classifier, file, record, calibration if calibrate else None)
         exported = ExportedModel(file, record)
         record["check"] = check(classifier, exported, compared, largest_change)
@@ -558,10 +558,6 @@ def partial_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _file_name(path, layout):
-    return LAYOUTS[layout].file if layout else path.name
 
 
 def _write(classifier, file, record, calibration):
