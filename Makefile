@@ -135,7 +135,7 @@ run-tests test-newest: export JAX_COMPILATION_CACHE_DIR ?= \
 	$(CURDIR)/.pytest_cache/jax
 run-tests test-newest: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 run-tests test-newest: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
-# And so is Python's code, wherever it is not to be kept.
+# So is Python's code, even where PYTHONDONTWRITEBYTECODE is set.
 run-tests test-newest: export PYTHONDONTWRITEBYTECODE :=
 
 # $(call run_tests,VENV): on each backend, after failures too but for Ctrl-C;
