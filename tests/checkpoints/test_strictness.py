@@ -164,6 +164,38 @@ def test_guess_of_heads_is_told(tmp_path):
         load_checkpoint(path_of("timm_vit_tiny"))
 
 
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("m.keras", {"num_heads": 5}, "has 3 attention heads, but num_heads=5"),
+        ("m.keras", {"architecture": "x"}, "is of the format keras. Received"),
+        ("mixer", {"num_heads": 3}, "has no attention heads, but num_heads=3"),
+        ("mixer", {"architecture": "x"}, "is of the format mixer. Received"),
+    ],
+)
+@pytest.mark.parametrize("read", [load_checkpoint, read_info])
+def test_what_a_file_shows_itself_is_not_overridden(
+    read, name, options, message, tmp_path
+):
+    path = path_of("mixer_tiny_google")
+    if name == "m.keras":
+        path = tmp_path / name
+        load(NAME).save(path)
+    with pytest.raises(ValueError, match=message):
+        read(path, **options)
+
+
+@pytest.mark.once
+def test_info_is_of_the_file_alone():
+    path = path_of(NAME)
+    fields = read_info(path, num_classes=10, pooling="mean").fields
+    assert (fields["num_classes"], fields["pooling"]) == (10, "mean")
+    message = "has num_classes=10 by its tensors, but num_classes=7 is given"
+    with pytest.raises(ValueError, match=message):
+        read_info(path, num_classes=7)
+
+
 def test_info_reads_no_arrays():
     info = read_info(path_of("vit_tiny_google"))
     assert info.format == "google"

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_vit.checkpoints import load_weights
 from keras_vit.layers import SelfAttention, TransformerBlock
 from keras_vit.models import (
     BiT,
@@ -234,6 +235,43 @@ def facts(model, fields):
 
 def value(variable):
     return keras.ops.convert_to_numpy(variable)
+
+
+# What no tensor shows, but what the weights or the pixels do.
+IN_RECORDS = [
+    (family, field)
+    for family, field in FIELDS
+    if options_of(FAMILIES[family][0].config_class)[field].shown == RECORD
+    and field
+    not in {
+        *("image_size", "layer_scale_init"),
+        *("classifier_activation", "include_preprocessing"),
+    }
+]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("family", "field"), IN_RECORDS)
+def test_weights_of_a_model_that_computes_otherwise_are_noted(
+    family, field, tmp_path
+):
+    model, small, values = FAMILIES[family]
+    before, value = values[field]
+    plain = {**small, **before}
+    stored = model(model.config_class(**plain))
+    stored.get_layer("predictions").kernel.assign_add(1.0)
+    stored.save(tmp_path / "stored.keras")
+    other = model(model.config_class(**{**plain, field: value}))
+    both = rf"{field}={re.escape(repr(vars(other.config)[field]))}.*"
+    if field == "num_heads":
+        with pytest.raises(ValueError, match=f"has 2 attention heads.*{both}"):
+            load_weights(other, tmp_path / "stored.keras")
+        return
+    load_weights(other, tmp_path / "stored.keras")
+    both += re.escape(repr(vars(stored.config)[field]))
+    assert any(re.match(both, x) for x in other.load_report.notes)
+    load_weights(stored, tmp_path / "stored.keras")
+    assert not any(field in x for x in stored.load_report.notes)
 
 
 @pytest.mark.parametrize("field", SAME_NUMBERS)

@@ -79,9 +79,24 @@ def configure(
     """
     if num_heads is not None:
         check_whole(1, num_heads=num_heads)
-    if checkpoint.fields:
-        return checkpoint
     family, file = checkpoint.layout.family, checkpoint.file
+    name = architecture
+    if family in ("vit", "variant"):
+        name = name or file.config.get("architecture")
+    elif num_heads is not None:
+        what = f"has no attention heads, but num_heads={num_heads}"
+        refuse(file.path, what, "Leave out num_heads.")
+    publisher = checkpoint.layout.dialect
+    if name is not None and not publisher.example_of_architecture:
+        names = [x.name for x in dialects() if x.example_of_architecture]
+        raise ValueError(
+            f"architecture is a name of {' or '.join(names)}'s, and "
+            f"{file.path!r} is of the format {checkpoint.layout.name}. "
+            f"Received: architecture={name!r}. Leave it out."
+        )
+    if checkpoint.fields:
+        _check_heads(checkpoint, checkpoint.fields.get("num_heads"), num_heads)
+        return checkpoint
     if family in ("vit", "variant"):
         known = _known_fields(checkpoint, num_heads, architecture, given)
         configured = _configure_vit(checkpoint, known, image_size)
@@ -162,13 +177,6 @@ def _known_fields(checkpoint, num_heads, architecture, given) -> dict:
         known = {*given, *file.config}
         known |= {"num_heads"} if num_heads else set()
         fields = _architecture_fields(checkpoint, name, known)
-    elif not layout.read_architecture and name is not None:
-        names = [x.name for x in dialects() if x.example_of_architecture]
-        raise ValueError(
-            f"architecture is a name of {' or '.join(names)}'s, and "
-            f"{file.path!r} is of the format {layout.name}. "
-            f"Received: architecture={name!r}. Leave it out."
-        )
     fields |= {x: y for x, y in file.config.items() if x in NOT_IN_TENSORS}
     for field in layout.required:
         if field not in {*fields, *given}:
@@ -372,12 +380,7 @@ def _units(checkpoint) -> tuple:
 def _heads(checkpoint, num_heads, usual, hidden_dim) -> int:
     """Return the attention heads by the file, the argument, or the papers."""
     stored = _heads_of_file(checkpoint)
-    if stored and num_heads and stored != num_heads:
-        refuse(
-            checkpoint.file.path,
-            f"has {stored} attention heads, but num_heads={num_heads}",
-            "Leave out num_heads.",
-        )
+    _check_heads(checkpoint, stored, num_heads)
     found = stored or num_heads or usual or HEADS_OF_WIDTH.get(hidden_dim)
     if found:
         return found
@@ -392,6 +395,16 @@ def _heads(checkpoint, num_heads, usual, hidden_dim) -> int:
         what = f"num_heads={hidden_dim // 64}, 64 features per head"
         _say_taken(checkpoint, what)
     return hidden_dim // 64
+
+
+def _check_heads(checkpoint, stored, num_heads) -> None:
+    if stored and num_heads and stored != num_heads:
+        refuse(
+            checkpoint.file.path,
+            f"has {stored} attention heads, but num_heads={num_heads}",
+            "Leave out num_heads, or build the model for the file with "
+            "keras_vit.checkpoints.load_checkpoint.",
+        )
 
 
 def _heads_of_file(checkpoint) -> int | None:

@@ -45,7 +45,7 @@ from keras_vit.checkpoints.files.tensors import (
 from keras_vit.io.checks import check_regular
 from keras_vit.io.run_folder import RUN_MODEL
 from keras_vit.models.configured_model import ConfiguredModel, remade
-from keras_vit.models.options import PLACES, TRAINING
+from keras_vit.models.options import PLACES, TENSORS, TRAINING
 from keras_vit.runtime.workarounds import (
     set_initializer,
     taken_over,
@@ -235,7 +235,8 @@ def load_weights(
 
     Returns:
         The model. `model.load_report` says what was loaded, resampled,
-        dropped and left as it was.
+        dropped and left as it was, and in which options, such as the
+        activation, the model computes otherwise than the file's own.
 
     Raises:
         ValueError: for a file that is damaged, unknown, or does not fit.
@@ -258,9 +259,10 @@ def load_weights(
     if HEAD in target.variables:
         source = _with_head(source, REPRESENTATION in target.variables)
     unknown = target.config.keys() - source.file.config
+    has_heads = source.layout.family in ("vit", "variant")
     checkpoint = configure(
         source,
-        target.facts.num_heads,
+        target.facts.num_heads if has_heads else None,
         target.config.get("image_size"),
         architecture,
         {x: target.config[x] for x in NOT_IN_TENSORS if x in unknown},
@@ -376,8 +378,9 @@ def read_info(
         An `Info`; `print` shows it.
 
     Raises:
-        ValueError: for a file that is damaged or of no known format, or that
-            leaves open what only an argument can tell.
+        ValueError: for a file that is damaged or of no known format, that
+            leaves open what only an argument can tell, or whose tensors show
+            another value than an argument has.
         OSError: when it cannot be read.
 
     Example:
@@ -386,11 +389,18 @@ def read_info(
     """
     source = open_source(source, prefix=prefix)
     family = source.layout.family
-    checked_class(family, config_overrides)
+    config_class = checked_class(family, config_overrides).config_class
     with refusing_damage(source.file.path):
         checkpoint = configure(
             source, num_heads, None, architecture, config_overrides
         )
+    places = PLACES.get(family, PLACES["vit"])
+    for name, value in config_overrides.items():
+        stored = vars(config_class(**checkpoint.fields))[name]
+        given = vars(config_class(**checkpoint.fields | {name: value}))[name]
+        if places.get(name) == TENSORS and given != stored:
+            what = f"has {name}={stored!r} by its tensors, but {name}={given!r}"
+            refuse(source.file.path, f"{what} is given", "Leave it out.")
     shapes = {name: x.shape for name, x in source.file.tensors.items()}
     return Info(
         source.file.path,

@@ -20,6 +20,7 @@ from keras_vit.checkpoints.engine.recognition import Checkpoint
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
 from keras_vit.interpolation import RESAMPLINGS, SQUARE, resize_matrix
 from keras_vit.io.checks import check_choice, check_kind
+from keras_vit.models.options import ATTENTION_POOLINGS, PLACES, RECORD
 from keras_vit.trained_as import TrainedAs
 
 __all__ = [
@@ -397,27 +398,44 @@ def _droppable(have, want, fresh) -> set:
 
 
 def _differences(checkpoint, target) -> list:
-    """Describe fields in which the model differs from the file's family."""
-    names = ("activation", "norm_after_pooling", "pooling")
-    if target.config.get("pooling") == "none":
-        names = ("activation",)  # Neither is there.
-    names += tuple(x for x in checkpoint.fields if x.endswith("epsilon"))
+    """Describe what the model computes otherwise than the file's own."""
     zeros = [x for x, y in checkpoint.rows.items() if y.transform == "no_bias"]
+    stored = {**target.defaults, **checkpoint.fields}
+    names = [x for x in _compared(target, stored) if x in target.config]
     return [
         *(f"{x} is zero: the file has no bias of this layer" for x in zeros),
-        *_other_fields(checkpoint, target, names),
+        *(
+            f"{name}={target.config[name]!r} in the model, {stored[name]!r} "
+            "in the file's family: the outputs differ from its own"
+            for name in names
+            if target.config[name] != stored[name]
+        ),
     ]
 
 
-def _other_fields(checkpoint, target, names) -> list:
+# Shown in the report by the weights, or of what stands around the model.
+SHOWN = ("image_size", "layer_scale_init", "classifier_activation")
+SHOWN += ("include_preprocessing",)
+
+
+def _compared(target, stored) -> list[str]:
+    """List the fields that both read and that the weights do not show."""
+    unread = set(SHOWN)
+    if not target.config.get("include_preprocessing"):
+        unread |= {"pixel_mean", "pixel_std"}
+    pooling = target.config.get("pooling")
+    if pooling == "none":
+        unread |= {"pooling", "norm_after_pooling", "unit_features"}
+    if pooling not in ATTENTION_POOLINGS:
+        unread.add("pool_num_heads")
+    if pooling in ("none", "token", "prefix", "prefix_mean"):
+        unread.add("pool_prefix_tokens")
+    if REPRESENTATION[0] not in target.variables:
+        unread.add("representation_activation")
     return [
-        f"{name}={target.config[name]!r} in the model, "
-        f"{checkpoint.fields[name]!r} in the file's family: the outputs "
-        "differ from its own"
-        for name in names
-        if name in target.config
-        and name in checkpoint.fields
-        and target.config[name] != checkpoint.fields[name]
+        name
+        for name, place in PLACES.get(target.family, PLACES["vit"]).items()
+        if place == RECORD and name not in unread or name == "normalization"
     ]
 
 
