@@ -100,6 +100,7 @@ __all__ = [
 ]
 
 ANY = "any"
+LARGEST_CHANGE = 0.02
 
 
 def export(
@@ -115,7 +116,7 @@ def export(
     images: Any = None,
     validation_images: int = 0,
     calibrate: bool = False,
-    largest_change: float = 0.02,
+    largest_change: float = LARGEST_CHANGE,
     layout: str | None = None,
 ) -> dict[str, Any]:
     """Exports a model to a file for another runtime, and checks the file.
@@ -381,6 +382,12 @@ def _check_options(batch, has_images, calibrate, largest_change, precision):
         raise ValueError(
             "largest_change is a share in [0, 1]. Received: "
             f"largest_change={largest_change!r}."
+        )
+    if largest_change != LARGEST_CHANGE and not has_images:
+        raise ValueError(
+            "largest_change is the share of images that may change class, and "
+            f"needs images. Received: largest_change={largest_change!r}. Give "
+            "images=, or validation_images= of a run."
         )
     if calibrate and (not has_images or precision != "int8"):
         raise ValueError(

@@ -127,9 +127,10 @@ def refusal(format: str, precision: str, quantization: str | None) -> str:
     kinds = FORMATS[format].precisions
     if precision not in kinds:
         others = [x for x in FORMATS if precision in FORMATS[x].precisions]
+        where = f" In {precision}: {', '.join(others)}." if others else ""
         return (
             f"{format} is not written in {precision}, only in "
-            f"{', '.join(kinds)}. In {precision}: {', '.join(others)}."
+            f"{', '.join(kinds)}.{where}"
         )
     if quantization and precision != "float32":
         return (

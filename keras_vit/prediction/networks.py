@@ -121,9 +121,12 @@ def _say_once(path, what) -> None:
 def check_network(model: Any) -> None:
     """Raises a ValueError unless this is a model of keras_vit."""
     if not isinstance(model, MODELS):
+        both = hasattr(model, "image_tower")
+        hint = " Give its image_tower, or labels to predict." if both else ""
         raise ValueError(
             "A model is the name or path of its weights, or a model of "
             f"keras_vit. Received: {model!r} of type {type(model).__name__}."
+            f"{hint}"
         )
 
 

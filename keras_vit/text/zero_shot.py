@@ -22,6 +22,7 @@ from keras_vit.checkpoints.files.npz import open_npz
 from keras_vit.checkpoints.files.tensors import DAMAGE
 from keras_vit.checkpoints.public.catalog import pair_source
 from keras_vit.io.atomic_files import replacing
+from keras_vit.io.checks import check_whole
 from keras_vit.models.configured_model import remade
 from keras_vit.runtime.machine import shortage
 from keras_vit.text.image_text import (
@@ -96,6 +97,7 @@ class TextEncoder:
         Raises:
             ValueError: for no text, no tokenizer, and texts without a token.
         """
+        check_whole(1, batch_size=batch_size)
         texts = [texts] if isinstance(texts, str) else list(texts)
         rows = min(batch_size, max(len(texts), 1))
         found = []
@@ -350,6 +352,7 @@ def class_embeddings(
     >>> classes = class_embeddings(pair, ["cat", "dog"])
     >>> classes.save("classes.npz")
     """
+    check_whole(1, batch_size=batch_size)
     names, templates = labels_of(labels), templates_of(template)
     encoder = as_text_encoder(model)
     size = encoder.tower.output_shape[-1]

@@ -157,6 +157,7 @@ def test_images_that_change_their_class_are_counted(classifier):
         ({"image_size": 32}, "takes images of 16x16.*image_size=32"),
         ({"batch": True}, "batch must be an int above 0"),
         ({"largest_change": 2}, r"a share in \[0, 1\]"),
+        ({"largest_change": 0.5}, "needs images. Received: largest_change=0.5"),
         ({"validation_images": -1}, "is a number of images"),
         ({"validation_images": 5}, "the model is none"),
         ({"validation_images": 5, "images": "x"}, "either given or a run's"),

@@ -369,6 +369,19 @@ def test_labels_that_are_none_are_refused(
         keras_vit.predict(pairs[CLIP], photos, labels=labels, template=template)
 
 
+def test_pairs_are_named_where_they_are_refused(pairs, photos):
+    pair = pairs[CLIP]
+    message = "a path or a name. Received: .* of type ImageTextModel"
+    with pytest.raises(ValueError, match=message):
+        load_image_text(pair)
+    message = "type ImageTextModel. Give its image_tower, or labels to"
+    with pytest.raises(ValueError, match=message):
+        keras_vit.predict(pair, photos)
+    for part in (pair, CLIP):
+        with pytest.raises(ValueError, match="above 0. Received: batch_size=0"):
+            class_embeddings(part, ["cat"], batch_size=0)
+
+
 def test_models_without_texts_are_refused(photos, tmp_path):
     with pytest.raises(ValueError, match="no known format"):
         keras_vit.predict(

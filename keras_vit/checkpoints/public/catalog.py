@@ -707,7 +707,7 @@ def pair_source(source: str | os.PathLike) -> str | os.PathLike:
         ValueError: for a tower without the head that the texts belong to, and
             one without texts, such as one that was fine-tuned on classes.
     """
-    if isinstance(source, os.PathLike) or os.path.exists(source):
+    if not isinstance(source, str) or os.path.exists(source):
         return source
     try:
         entry = catalog.find(None, source)
