@@ -19,6 +19,7 @@ from keras import ops
 
 from keras_vit.io.checks import (
     check_choice,
+    check_finite,
     check_kind,
     check_limits,
     check_whole,
@@ -387,11 +388,7 @@ def check_images(
             "model with their input_shape; of one image make a batch with "
             "images[np.newaxis]."
         )
-    if not np.isfinite(images).all():
-        raise ValueError(
-            "Images have finite numbers. Received: some that are NaN or "
-            "infinite. Look for a division by 0 in their preparation."
-        )
+    check_finite(images=images)
     return images
 
 

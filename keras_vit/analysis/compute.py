@@ -42,6 +42,11 @@ def multiply_adds(model: keras.Model) -> dict[str, int]:
     17.56
     """
     check_kind(keras.Model, model=model)
+    if not hasattr(model, "input_shape"):
+        raise ValueError(
+            "multiply_adds needs a model of known image size. Received: the "
+            f"model {model.name!r}, which is not built. Call it on an image."
+        )
     if None in model.input_shape[1:]:
         raise ValueError(
             "multiply_adds needs a model of known image size. Received a "

@@ -22,6 +22,7 @@ from keras_vit.analysis.attention_weights import (
 )
 from keras_vit.io.checks import (
     check_choice,
+    check_finite,
     check_installed,
     check_kind,
     check_whole,
@@ -144,6 +145,7 @@ def patch_pca(
             "patches and 3 features at least. Received: an array of shape "
             f"{maps.shape}. Give one array of keras_vit.features."
         )
+    check_finite(maps=maps)
     points = maps.reshape(-1, maps.shape[-1])  # (B * R * C, D)
     chosen = np.ones(len(points), bool)
     if threshold is not None:
@@ -295,6 +297,7 @@ def projection(
         (100, 2)
     """
     check_choice("method", method, PROJECTIONS)
+    check_whole(0, seed=seed)
     vectors = np.asarray(vectors, "float32")
     if vectors.ndim != 2 or min(vectors.shape) < 2 or len(vectors) < 3:
         raise ValueError(
@@ -302,6 +305,7 @@ def projection(
             f"Received: an array of shape {vectors.shape}, expected (number "
             "of vectors, their size). Give embeddings of more images."
         )
+    check_finite(vectors=vectors)
     return _float32(PROJECTIONS[method](vectors, seed))
 
 

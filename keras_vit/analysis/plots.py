@@ -13,6 +13,7 @@ import numpy as np
 
 from keras_vit.io.checks import (
     check_classes,
+    check_finite,
     check_installed,
     check_kind,
     check_whole,
@@ -111,6 +112,7 @@ def as_pictures(images: Any) -> np.ndarray:
             other than 3 channels the grey of their mean is drawn.
     """
     images = check_axes("images", images, "batch, height, width, channels")
+    check_finite(images=images)
     bytes_ = np.issubdtype(images.dtype, np.integer) or images.max() > 1
     pictures = images / 255 if bytes_ else (images + 1) / 2
     if pictures.shape[-1] != 3:
@@ -143,6 +145,7 @@ def overlay(images: Any, maps: Any, *, blur: float = 0) -> np.ndarray:
     """
     pictures = as_pictures(images)
     maps = check_axes("maps", maps, "batch, rows, columns")
+    check_finite(maps=maps)
     _check_numbers(pictures, maps)
     check_kind(float, blur=blur)
     if blur < 0:
@@ -390,13 +393,25 @@ def plot_embeddings(
         matplotlib Figure.
 
     Raises:
-        ValueError: unless there is one label per point.
+        ValueError: unless there is one label per point, or for names without
+            labels.
 
     Example:
         >>> points = projection(embeddings(model, images), method="tsne")
         >>> plot_embeddings(points, labels, ["cat", "dog"])
     """
     points = check_axes("points", points, "images, 2")
+    if points.shape[1] != 2:
+        raise ValueError(
+            "points must have the shape (images, 2). Received: an array of "
+            f"shape {points.shape}. Give what projection returns."
+        )
+    check_finite(points=points)
+    if labels is None and class_names is not None:
+        raise ValueError(
+            "class_names are those of labels. Received: class_names="
+            f"{class_names!r} without labels. Give labels, too."
+        )
     labels = np.zeros(len(points), int) if labels is None else labels
     labels = check_axes("labels", labels, "images")
     if len(labels) != len(points):
@@ -492,7 +507,7 @@ def plot_confusion(labels: Any, predicted: Any, class_names: Sequence[str]):
     check_kind(tuple[str, ...], class_names=class_names)
     labels, predicted = np.asarray(labels), np.asarray(predicted)
     counts = np.zeros((len(class_names),) * 2, int)  # (K, K)
-    if labels.shape != predicted.shape or labels.ndim != 1:
+    if labels.shape != predicted.shape or labels.ndim != 1 or not labels.size:
         raise ValueError(
             "There must be one prediction per image. Received: labels of shape "
             f"{labels.shape}, predictions of shape {predicted.shape}."

@@ -37,6 +37,7 @@ __all__ = [
     "check_choice",
     "check_classes",
     "check_divisible",
+    "check_finite",
     "check_fraction",
     "check_heads",
     "check_installed",
@@ -222,6 +223,19 @@ def check_classes(count: int, /, **values: Any) -> None:
             raise ValueError(
                 f"{name} are classes, numbers from 0 to {count - 1}. Received: "
                 f"{met[0]!r} to {met[1]!r}."
+            )
+
+
+def check_finite(**values: Any) -> None:
+    """Raise a ValueError unless arrays have finite numbers alone."""
+    import numpy as np
+
+    for name, value in values.items():
+        if not np.isfinite(value).all():
+            raise ValueError(
+                f"{name} must have finite numbers. Received: some that are "
+                "NaN or infinite. Look for a division by 0 in how they were "
+                "computed."
             )
 
 

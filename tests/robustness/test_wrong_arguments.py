@@ -8,6 +8,7 @@ import inspect
 import re
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
@@ -65,6 +66,11 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "patch_pca": (
         analysis.patch_pca,
         {"maps": IMAGES, "threshold": 0.5},
+    ),
+    "projection": (analysis.projection, {"vectors": np.eye(4)}),
+    "saliency": (
+        analysis.saliency,
+        {**OF_IMAGES, "method": "gradient"},
     ),
     "plot_images": (analysis.plot_images, {"images": PIXELS, "titles": NAMES}),
     "plot_patch_filters": (analysis.plot_patch_filters, {"filters": IMAGES}),
@@ -199,6 +205,8 @@ WRONG: dict[str, tuple[list, str]] = {
     "text": ([3, None], "str"),
     "blur": ([-1, "x", None, float("nan")], "float|0 or more"),
     "threshold": (["x", [], 1.5, float("nan")], "float|share of the range"),
+    "method": (["nope", None, 3], "Unknown method"),
+    "head_fusion": (["nope", None, 3], "Unknown head_fusion"),
     "resample": (["nope", None, 3], "Unknown resample"),
     "resampling": (["nope", 3, ["mean"]], "Unknown resampling|must be str"),
     "files": (["a.png", 3, None], "are several"),
@@ -215,7 +223,17 @@ WRONG: dict[str, tuple[list, str]] = {
 ONLY: dict[str, dict[str, list]] = {
     "audit": {"image_size": [16, 0]},  # Without a model nothing reads it.
     "FitStream": {"batch_size": [64, 0]},  # Batches have a size.
-    "multiply_adds": {"model": [None, "x", 3]},
+    "multiply_adds": {"model": [None, "x", 3, keras.Sequential()]},
+    "projection": {"vectors": [np.eye(4) * np.nan, np.ones(3), np.eye(2)]},
+    "saliency": {"classes": [3, [0], "x", [0, 1, 3]]},
+    "attention_rollout": {"discard_ratio": [1.0, -0.1, "x"]},
+    "patch_pca": {"maps": [np.full((2, 2, 2, 4), np.nan), IMAGES[0]]},
+    "overlay": {"maps": [MAPS * np.inf, MAPS[:1], MAPS[0]]},
+    "plot_confusion": {"labels": [[]]},
+    "plot_embeddings": {
+        "labels": [None],
+        "points": [np.ones((3, 3)), np.full((3, 2), np.nan), np.ones(3)],
+    },
     "predict_classes": {"model": [None, "x", 3]},
     "preprocess_input": {"model": ["ViT_B16", 3]},
     "save_checkpoint": {"model": [None, "x"]},
