@@ -309,8 +309,13 @@ def cost_of(config: ViTConfig, method: Any = None) -> StepCost:
         150528
     """
     check_kind(ViTConfig, config=config)
-    if method is not None:
+    if hasattr(method, "cost"):
         return method.cost(config)
+    if method is not None:
+        raise ValueError(
+            "A method is a keras_vit.planning.Pretraining, or None for a step "
+            f"with labels. Received: method={method!r}."
+        )
     return StepCost(
         (Stack(config, num_tokens(config)),),
         count(config),

@@ -226,6 +226,7 @@ ONLY: dict[str, dict[str, list]] = {
     "multiply_adds": {"model": [None, "x", 3, keras.Sequential()]},
     "projection": {"vectors": [np.eye(4) * np.nan, np.ones(3), np.eye(2)]},
     "saliency": {"classes": [3, [0], "x", [0, 1, 3]]},
+    "cost_of": {"method": ["nope", 3]},
     "attention_rollout": {"discard_ratio": [1.0, -0.1, "x"]},
     "patch_pca": {"maps": [np.full((2, 2, 2, 4), np.nan), IMAGES[0]]},
     "overlay": {"maps": [MAPS * np.inf, MAPS[:1], MAPS[0]]},
@@ -245,6 +246,7 @@ OTHERS = {
     ("predict", "labels"),  # Words.
     ("Examples", "labels"),  # Of classes, or of several, or numbers.
     ("class_metrics", "labels"),
+    ("cost_of", "method"),  # A record, or None.
 }
 
 
