@@ -10,6 +10,8 @@ Table 2 of "Scaling Vision Transformers" (arXiv:2106.04560) for M, g, G;
 import fnmatch
 from typing import Any
 
+from keras_vit.io.checks import check_kind
+
 __all__ = [
     "BIT",
     "DIGITS",
@@ -144,4 +146,5 @@ def list_models(pattern: str = "*") -> list[str]:
         >>> keras_vit.list_models("ViT_B*")
         ['ViT_B14', 'ViT_B16', 'ViT_B32', 'ViT_B8']
     """
+    check_kind(str, pattern=pattern)
     return sorted(fnmatch.filter([*VIT, *MIXER, *BIT], pattern))

@@ -123,6 +123,7 @@ def count(config: ViTConfig | TextConfig) -> Counts:
         >>> count(vit_config("ViT_B16")).parameters
         86567656
     """
+    check_kind(ViTConfig | TextConfig, config=config)
     make = TextTransformer
     if isinstance(config, ViTConfig):
         check_planned(config)
@@ -496,10 +497,15 @@ def text_memory(config: TextConfig, texts: int = 256) -> TextMemory:
         config: of the tower.
         texts: int, how many at a time.
 
+    Raises:
+        ValueError: for a number of texts below 1.
+
     Example:
         >>> text_memory(TextConfig()).weights // 4  # CLIP B
         63428096
     """
+    check_kind(TextConfig, config=config)
+    check_whole(1, texts=texts)
     tokens, dim = config.context_length, config.hidden_dim
     # Queries, keys, values and scores, or the MLP before and after GELU.
     attention = 3 * dim + config.num_heads * tokens
@@ -949,12 +955,21 @@ def largest_batch(
         int, 0 where one image a replica is too many. From eight images a
         replica on it is a multiple of eight, as the tiles of TPUs are.
 
+    Raises:
+        ValueError: for a way that is none, or a ratio that is not above 0.
+
     Example:
         >>> way = Way("data_parallel", False)
         >>> config, devices = vit_config("ViT_B16"), machine("h200x8")
         >>> largest_batch(config, Settings(), devices, way)
         6656
     """
+    check_kind(Way | Row, way=way)
+    check_kind(ViTConfig, config=config)
+    check_kind(Settings, settings=settings)
+    check_kind(float, ratio=ratio)
+    if ratio <= 0:
+        raise ValueError(f"ratio must be above 0. Received: ratio={ratio}.")
     replicas = replicas_of(config, settings, machine, way)
     usable = usable_memory(machine)
 

@@ -318,7 +318,12 @@ def _answers(classifier, batch, count, top):
 
 
 def most_probable(probabilities: np.ndarray, top: int) -> np.ndarray:
-    """Return the classes (B, min(top, K)) of the largest probabilities."""
+    """Return the classes (B, min(top, K)) of the largest probabilities.
+
+    Raises:
+        ValueError: for a top that is no int above 0.
+    """
+    check_whole(1, top=top)
     # Of equals the first class comes first.
     return np.argsort(-probabilities, axis=-1, kind="stable")[:, :top]
 
@@ -463,6 +468,8 @@ def load_classifier(
             images cannot be prepared as the source does it.
         OSError: when they cannot be fetched.
     """
+    check_kind(str | os.PathLike, source=source)
+    check_kind(PreprocessingConfig | None, preprocessing=preprocessing)
     if os.path.exists(source) and runtime_of(source):
         return _exported_classifier(
             source, image_size, preprocessing, needs_classes

@@ -22,7 +22,7 @@ from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.config import MAX_SIDE, evaluation_of
-from keras_vit.io.checks import check_size
+from keras_vit.io.checks import check_kind, check_size
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.runtime import machine
 from keras_vit.runtime.workarounds import backend_is
@@ -151,6 +151,7 @@ def load_network(
         ValueError: when there are no such weights.
         OSError: when they cannot be fetched.
     """
+    check_kind(str | os.PathLike, source=source)
     if source not in applications.__all__ or os.path.exists(source):
         entry, opened = _opened(source, image_size)
         with warnings.catch_warnings():

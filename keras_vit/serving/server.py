@@ -15,7 +15,12 @@ from typing import Any, cast
 
 import keras
 
-from keras_vit.io.checks import EXTRAS, check_installed, check_own_size
+from keras_vit.io.checks import (
+    EXTRAS,
+    check_installed,
+    check_kind,
+    check_own_size,
+)
 from keras_vit.prediction import as_classifier, load_classifier
 from keras_vit.prediction.embeddings_file import ImageSearch, load_search
 from keras_vit.prediction.encoder import is_projected
@@ -87,6 +92,9 @@ def serve(
     import prometheus_client
 
     check_hosts(allowed_hosts)
+    check_kind(str, host=host)
+    check_kind(int, port=port)
+    check_kind(ServingLimits | None, limits=limits)
     with contextlib.closing(_bound(host, port)) as listener:
         search = None
         if embeddings is not None:

@@ -13,9 +13,18 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import analysis, data, evaluation, planning, prediction, training
+from keras_vit import (
+    analysis,
+    checkpoints,
+    data,
+    evaluation,
+    planning,
+    prediction,
+    training,
+)
 from keras_vit.models import VisionTransformer, ViTConfig
-from keras_vit.text import retrieval_recall
+from keras_vit.serving import serve
+from keras_vit.text import TextConfig, retrieval_recall
 
 pytest.importorskip("matplotlib")
 
@@ -164,6 +173,25 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
         retrieval_recall,
         {"images": np.eye(3), "texts": np.eye(3)},
     ),
+    "list_models": (keras_vit.list_models, {}),
+    "list_weights": (keras_vit.list_weights, {}),
+    "most_probable": (
+        prediction.most_probable,
+        {"probabilities": np.eye(3), "top": 2},
+    ),
+    "load_classifier": (prediction.load_classifier, {"source": SAVED}),
+    "load_network": (prediction.load_network, {"source": SAVED}),
+    "average_weights": (
+        checkpoints.average_weights,
+        {"models": [MODEL, MODEL]},
+    ),
+    "count_parameters": (planning.count, {"config": CONFIG}),
+    "text_memory": (planning.text_memory, {"config": TextConfig()}),
+    "largest_batch": (
+        planning.largest_batch,
+        {**PLANNED, "way": planning.plan(CONFIG, SETTINGS, MACHINE)[0]},
+    ),
+    "serve": (serve, {"model": MODEL, "port": 1}),
     "machine": (planning.machine, {"text": "v5e-1"}),
     "plan": (planning.plan, PLANNED),
     "duration": (planning.duration, PLANNED),
@@ -227,6 +255,21 @@ ONLY: dict[str, dict[str, list]] = {
     "projection": {"vectors": [np.eye(4) * np.nan, np.ones(3), np.eye(2)]},
     "saliency": {"classes": [3, [0], "x", [0, 1, 3]]},
     "cost_of": {"method": ["nope", 3]},
+    "list_models": {"pattern": [3, None]},
+    "list_weights": {"model": [3]},
+    "load_classifier": {"source": [3, None]},
+    "load_network": {"source": [3, None]},
+    "average_weights": {
+        "models": [[], [MODEL], MODEL, 3, None],
+        "shares": [["a", "b"], 3, [1.0], [0.5, 0.6]],
+    },
+    "text_memory": {"texts": [0, "x"]},
+    "largest_batch": {"way": ["x", None], "ratio": [0, -1, "x"]},
+    "serve": {
+        "port": [-1, 2**16, "x", None],
+        "host": [3, None],
+        "limits": ["x", {}],
+    },
     "attention_rollout": {"discard_ratio": [1.0, -0.1, "x"]},
     "patch_pca": {"maps": [np.full((2, 2, 2, 4), np.nan), IMAGES[0]]},
     "overlay": {"maps": [MAPS * np.inf, MAPS[:1], MAPS[0]]},
@@ -247,6 +290,8 @@ OTHERS = {
     ("Examples", "labels"),  # Of classes, or of several, or numbers.
     ("class_metrics", "labels"),
     ("cost_of", "method"),  # A record, or None.
+    ("most_probable", "probabilities"),  # Of any kind of scores.
+    ("text_memory", "texts"),  # Their number.
 }
 
 

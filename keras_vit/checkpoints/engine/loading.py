@@ -42,7 +42,7 @@ from keras_vit.checkpoints.files.tensors import (
     refusing,
     refusing_damage,
 )
-from keras_vit.io.checks import check_regular
+from keras_vit.io.checks import check_regular, is_of
 from keras_vit.io.run_folder import RUN_MODEL
 from keras_vit.models.configured_model import ConfiguredModel, remade
 from keras_vit.models.options import PLACES, TENSORS, TRAINING
@@ -615,11 +615,12 @@ def average_weights(
         >>> model = average_weights(["zero_shot.keras", "runs/flowers"])
         >>> model.save("robust.keras")
     """
-    one = isinstance(models, (str, os.PathLike, keras.Model))
-    models = [models] if one else list(models)
+    several = isinstance(models, Sequence) and not isinstance(models, str)
+    models = list(models) if several else [models]
     count = len(models)
-    shares = [1 / count] * count if shares is None else [*shares]
-    fits = len(shares) == count and all(map(math.isfinite, shares))
+    equal = [1 / max(count, 1)] * count
+    shares = equal if shares is None else np.ravel(shares).tolist()
+    fits = len(shares) == count and all(is_of(float, x) for x in shares)
     if count < 2 or not fits or not math.isclose(sum(shares), 1, abs_tol=1e-6):
         raise ValueError(
             "An average is of two models or more, with a share for each that "

@@ -420,7 +420,7 @@ SHOWN += ("include_preprocessing",)
 
 def _compared(target, stored) -> list[str]:
     """List the fields that both read and that the weights do not show."""
-    unread = set(SHOWN)
+    unread: set[str] = set(SHOWN)
     if not target.config.get("include_preprocessing"):
         unread |= {"pixel_mean", "pixel_std"}
     pooling = target.config.get("pooling")

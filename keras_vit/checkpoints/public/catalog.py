@@ -47,6 +47,7 @@ import re
 from collections.abc import Mapping
 
 from keras_vit.checkpoints.public import catalog
+from keras_vit.io.checks import check_kind
 from keras_vit.trained_as import TrainedAs
 
 __all__ = [
@@ -509,6 +510,7 @@ def list_weights(model: str | None = None) -> list[str]:
         >>> "ViT_B16/imagenet" in keras_vit.list_weights()
         True
     """
+    check_kind(str | None, model=model)
     names = []
     for entry in entries(model):
         names.append(entry.name if model else entry.key)
