@@ -36,6 +36,7 @@ from keras_vit.io.checks import (
 )
 
 __all__ = [
+    "AROUND",
     "ATTENTION_POOLINGS",
     "OPTIONS_OF_WEIGHTS",
     "PLACES",
@@ -1032,6 +1033,8 @@ def check_width(width: int) -> None:
         )
 
 
+# Fields of what stands around a model, of which its weights say nothing.
+AROUND = ("classifier_activation", "include_preprocessing")
 CONFIGS = {"vit": ViTConfig, "mixer": MixerConfig, "bit": BiTConfig}
 # By family, where a file shows each field.
 PLACES = {

@@ -17,6 +17,7 @@ from keras_vit.checkpoints.engine.recognition import Checkpoint, dialects
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
 from keras_vit.io.checks import check_whole
 from keras_vit.models.options import (
+    AROUND,
     CONFIGS,
     RECORD,
     ViTConfig,
@@ -26,14 +27,11 @@ from keras_vit.models.options import (
 
 __all__ = [
     "NOT_IN_TENSORS",
-    "OF_RECORDS",
     "adapted_fields",
     "check_input_shape",
     "configure",
 ]
 
-# Fields of what stands around the original's model, from a record.
-OF_RECORDS = ("classifier_activation", "include_preprocessing")
 WINDOWS = ("window_size", "global_attention_blocks")
 # Fields that the tensors of some models show.
 SHOWN_BY_SOME = ("image_size", "layer_scale_init", "norm_after_pooling")
@@ -41,8 +39,7 @@ SHOWN_BY_SOME = ("image_size", "layer_scale_init", "norm_after_pooling")
 NOT_IN_TENSORS = tuple(
     name
     for name, row in options_of(ViTConfig).items()
-    if row.shown == RECORD
-    and name not in (*OF_RECORDS, *WINDOWS, *SHOWN_BY_SOME)
+    if row.shown == RECORD and name not in (*AROUND, *WINDOWS, *SHOWN_BY_SOME)
 )
 # Widths of the papers whose heads are not of 64 features (So400m, H, g, G).
 HEADS_OF_WIDTH = {1152: 16, 1280: 16, 1408: 16, 1664: 16}
@@ -117,7 +114,7 @@ def configure(
         kept = without_unused(configured.fields, CONFIGS[family])
         configured.fields = kept
     fields = configured.fields
-    fields |= {x: y for x, y in file.config.items() if x in OF_RECORDS}
+    fields |= {x: y for x, y in file.config.items() if x in AROUND}
     for name, value in file.config.items():
         # A pooling of two tokens has the name of one of the first elsewhere.
         if name in given or name == "pooling":
@@ -171,7 +168,7 @@ def _known_fields(checkpoint, num_heads, architecture, given) -> dict:
     width = checkpoint.checked_shape("patch_embed/projection/kernel", 4)[3]
     name = architecture or file.config.get("architecture")
     # What only a record of ours tells: the model is known, and is ours.
-    is_ours = OF_RECORDS[0] in file.config
+    is_ours = AROUND[0] in file.config
     fields = {}
     if layout.read_architecture and not (is_ours and name is None):
         known = {*given, *file.config}

@@ -45,7 +45,7 @@ from keras_vit.checkpoints.files.tensors import (
 from keras_vit.io.checks import check_regular, is_of
 from keras_vit.io.run_folder import RUN_MODEL
 from keras_vit.models.configured_model import ConfiguredModel, remade
-from keras_vit.models.options import PLACES, TENSORS, TRAINING
+from keras_vit.models.options import AROUND, PLACES, TENSORS, TRAINING
 from keras_vit.runtime.workarounds import (
     set_initializer,
     taken_over,
@@ -66,9 +66,6 @@ __all__ = [
     "read_info",
     "split_subtree",
 ]
-
-# Fields in which they may differ: the average takes those of the first.
-AROUND = {"include_preprocessing", "classifier_activation"}
 
 
 def load_checkpoint(
@@ -680,7 +677,7 @@ def _facts(model) -> dict[str, Any]:
     config = {
         name: value
         for name, value in dataclasses.asdict(model.config).items()
-        if name not in idle | AROUND
+        if name not in {*idle, *AROUND}  # The first one's are taken.
     }
     known = model.trained_as
     return {

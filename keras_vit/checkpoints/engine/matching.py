@@ -20,7 +20,7 @@ from keras_vit.checkpoints.engine.recognition import Checkpoint
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
 from keras_vit.interpolation import RESAMPLINGS, SQUARE, resize_matrix
 from keras_vit.io.checks import check_choice, check_kind
-from keras_vit.models.options import ATTENTION_POOLINGS, PLACES, RECORD
+from keras_vit.models.options import AROUND, ATTENTION_POOLINGS, PLACES, RECORD
 from keras_vit.trained_as import TrainedAs
 
 __all__ = [
@@ -413,14 +413,10 @@ def _differences(checkpoint, target) -> list:
     ]
 
 
-# Shown in the report by the weights, or of what stands around the model.
-SHOWN = ("image_size", "layer_scale_init", "classifier_activation")
-SHOWN += ("include_preprocessing",)
-
-
 def _compared(target, stored) -> list[str]:
     """List the fields that both read and that the weights do not show."""
-    unread: set[str] = set(SHOWN)
+    # The report shows sizes and scales by the weights.
+    unread = {*AROUND, "image_size", "layer_scale_init"}
     if not target.config.get("include_preprocessing"):
         unread |= {"pixel_mean", "pixel_std"}
     pooling = target.config.get("pooling")

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.dialects import LAYOUTS
-from keras_vit.checkpoints.engine.configure import OF_RECORDS, configure
+from keras_vit.checkpoints.engine.configure import configure
 from keras_vit.checkpoints.engine.keras_files import (
     check_class_names,
     write_class_names,
@@ -40,7 +40,12 @@ from keras_vit.checkpoints.files.tensors import (
 )
 from keras_vit.io.atomic_files import replacing, write_json
 from keras_vit.io.checks import check_kind
-from keras_vit.models.options import OPTIONS_OF_WEIGHTS, PLACES, TRAINING
+from keras_vit.models.options import (
+    AROUND,
+    OPTIONS_OF_WEIGHTS,
+    PLACES,
+    TRAINING,
+)
 from keras_vit.trained_as import TrainedAs
 
 __all__ = ["save_checkpoint"]
@@ -229,7 +234,7 @@ def _problems_of_class(layout, target, features) -> list:
 
 
 # Told by the record, by a file for images, or of no influence.
-NOT_READ_AGAIN = {*OF_RECORDS, "pixel_mean", "pixel_std", "layer_scale_init"}
+NOT_READ_AGAIN = {*AROUND, "pixel_mean", "pixel_std", "layer_scale_init"}
 
 
 def _read_again(layout, target, features) -> dict:
