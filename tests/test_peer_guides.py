@@ -64,6 +64,8 @@ def run(text, names, page):
     with warnings.catch_warnings():
         # Those of the other library, of its newest dependencies.
         warnings.simplefilter("ignore", (DeprecationWarning, FutureWarning))
+        # The file that stands for public weights has no preprocessor.
+        warnings.filterwarnings("ignore", ".*no preprocessor_config.json")
         # keras-hub shuffles what Keras has shuffled.
         warnings.filterwarnings("ignore", ".shuffle=True. was passed")
         exec(compile(text, page, "exec"), names)
