@@ -187,6 +187,16 @@ def test_what_a_file_shows_itself_is_not_overridden(
 
 
 @pytest.mark.once
+def test_a_head_of_the_file_starts_nowhere_else():
+    message = "has that layer. Received: head_bias=-3.0. Leave it out"
+    with pytest.raises(ValueError, match=message):
+        load(NAME, head_bias=-3.0)
+    model = load(NAME, classes=7, head_bias=-3.0)
+    bias = keras.ops.convert_to_numpy(model.get_layer("predictions").bias)
+    np.testing.assert_array_equal(bias, np.full(7, -3.0))
+
+
+@pytest.mark.once
 def test_info_is_of_the_file_alone():
     path = path_of(NAME)
     fields = read_info(path, num_classes=10, pooling="mean").fields

@@ -157,7 +157,15 @@ def load_checkpoint(
 
     def planned(model):
         target = weights_of(model)
-        return plan_loading(checkpoint, target, resampling, is_built=True)
+        plan = plan_loading(checkpoint, target, resampling, is_built=True)
+        if config_overrides.get("head_bias") and HEAD in plan.steps:
+            raise ValueError(
+                "head_bias is where the bias of a new classification layer "
+                f"starts, and {source.file.path!r} has that layer. Received: "
+                f"head_bias={config_overrides['head_bias']!r}. Leave it out, "
+                "or give another number of classes."
+            )
+        return plan
 
     def make():
         # A config that a file holds may be damaged, which Keras finds out.
