@@ -13,6 +13,7 @@ from keras_vit.io.checks import (
     check_at_least,
     check_choice,
     check_types,
+    check_unread,
 )
 from keras_vit.sizes import BIT, MIXER, VIT
 
@@ -132,6 +133,8 @@ class Evaluation:
         check_choice("tta", self.tta, TTA)
         check_at_least(self, 1, "batch_size")
         check_at_least(self, 0, "seed", "num_pictures")
+        if not self.smoke:
+            check_unread(self, "weights", "seed")
         by_words = self.labels is not None or self.template is not None
         alone = self.model.name is None and self.model.precision == "float32"
         if by_words and (self.smoke or not alone):

@@ -33,6 +33,7 @@ from keras_vit.io.checks import (
     check_choice,
     check_positive,
     check_types,
+    check_unread,
 )
 from keras_vit.runtime.platforms import compile_predictions
 
@@ -61,6 +62,12 @@ PROBES: dict[str, Callable] = {
         temperature=x.temperature,
     ),
 }
+# The options that each of them reads.
+OF_PROBES = {
+    "least_squares": ("l2",),
+    "linear": ("linear_l2",),
+    "knn": ("num_neighbours", "temperature"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +77,8 @@ class FewShot:
     The defaults are those of big_vision's `evaluators/fewshot_lsr.py`.
 
     Raises:
-        ValueError: for values that are out of range, or no model.
+        ValueError: for values that are out of range, options of another probe,
+            or no model.
 
     Example:
         >>> FewShot(model=ModelSource(weights="runs/quickstart")).l2
@@ -143,6 +151,10 @@ class FewShot:
         check_choice("probe", self.probe, PROBES)
         check_positive(self, "l2", "linear_l2", "temperature")
         _check_shots(self.shots)
+        for probe, names in OF_PROBES.items():
+            if probe != self.probe:
+                check_unread(self, f"probe={self.probe!r}", *names)
+        check_unread(self.model, "features", "activation")
         if self.model.weights is None and not self.smoke:
             raise ValueError(
                 "There is no model. Give --model.weights: a run folder, a "

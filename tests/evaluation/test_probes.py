@@ -1,5 +1,7 @@
 """Nearest neighbours and logistic regression, from their definitions."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from few_shot_cases import BATCHES, CLASSES
@@ -137,6 +139,13 @@ EXPECTED = {
 }
 
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "least_squares": {},
+    "linear": {"linear_l2": 2.0},
+    "knn": {"num_neighbours": 5, "temperature": 0.1},
+}
+
+
 @pytest.mark.parametrize("probe", EXPECTED)
 def test_accuracy_of_all_images_is_that_of_the_definition(
     probe, features, train, test
@@ -144,10 +153,8 @@ def test_accuracy_of_all_images_is_that_of_the_definition(
     recipe = FewShot(
         model=ModelSource(weights="runs/nowhere"),
         probe=probe,
-        num_neighbours=5,
-        temperature=0.1,
-        linear_l2=2.0,
         shots=(1, None),
+        **OPTIONS[probe],
     )
     rows = few_shot(
         features,
@@ -180,6 +187,11 @@ def test_accuracy_of_all_images_is_that_of_the_definition(
         ({"linear_l2": 0.0}, "linear_l2 must be above 0"),
         ({"shots": (None, 0)}, r"shots=\[None, 0\]"),
         ({"shots": ()}, r"shots=\[\]"),
+        ({"l2": 2.0, "probe": "knn"}, "l2 does nothing with probe='knn'"),
+        ({"linear_l2": 2.0}, "linear_l2 does nothing with probe='least_sq"),
+        ({"temperature": 1.0, "probe": "linear"}, "temperature does nothing"),
+        ({"num_neighbours": 3}, "num_neighbours does nothing with probe="),
+        ({"model": ModelSource(activation="sigmoid")}, "activation does"),
     ],
 )
 def test_options_that_make_no_sense(options, message):

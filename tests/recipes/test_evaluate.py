@@ -96,6 +96,12 @@ def refusal(capsys, *arguments):
     return capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.once
+def test_a_seed_is_of_trials(capsys):
+    message = refusal(capsys, "--model.weights", "runs/x", "--seed", "3")
+    assert "seed does nothing with weights. Received: seed=3" in message
+
+
 def share_right(model, folder, order=NAMES):
     """A plain count over the image files, one at a time."""
     right = []
