@@ -63,6 +63,7 @@ __all__ = [
     "read_facts",
 ]
 
+BATCH_SIZE = 32
 FOLDS = 5
 NEIGHBOURS = 10
 # The votes of neighbours to this power are the probabilities: of an image of
@@ -262,7 +263,7 @@ def audit(
     out: str | os.PathLike | None = None,
     *,
     image_size: int | None = None,
-    batch_size: int = 32,
+    batch_size: int = BATCH_SIZE,
     track: Track = no_track,
 ) -> Audit:
     """Find duplicates, wrong labels and odd images in a data set.
@@ -297,11 +298,14 @@ def audit(
     """
     check_installed("An audit", *EXTRAS["plots"])
     check_whole(1, batch_size=batch_size)
-    if model is None and image_size is not None:
+    unread = {"image_size": image_size} if image_size is not None else {}
+    if batch_size != BATCH_SIZE:
+        unread["batch_size"] = batch_size
+    if model is None and unread:
+        name, value = next(iter(unread.items()))
         raise ValueError(
-            "image_size is of the model whose embeddings are compared. "
-            f"Received: image_size={image_size!r}, model=None. Give a model, "
-            "or leave image_size out."
+            f"{name} is of the model whose embeddings are compared. Received: "
+            f"{name}={value!r}, model=None. Give a model, or leave {name} out."
         )
     source = _source(data)
     folder = _out_folder(source, out)

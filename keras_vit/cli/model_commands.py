@@ -325,7 +325,7 @@ def add_model(add) -> None:
 
 def plan(parser):
     """Plan the memory, time and input of a training run."""
-    parser.set_defaults(run=_plan)
+    parser.set_defaults(run=lambda found: _plan(found, parser.get_default))
     defaults = Settings()
     add = parser.add_argument
     what = parser.add_mutually_exclusive_group(required=True)
@@ -414,7 +414,9 @@ def _summary(arguments):
 def _text_tower(source, precision="float32"):
     from keras_vit.text import as_text_encoder
 
-    return as_text_encoder(source, dtype=precision).tower
+    # A file of both towers has them as they were saved.
+    dtype = None if precision == "float32" else precision
+    return as_text_encoder(source, dtype=dtype).tower
 
 
 def _parts(model):
@@ -452,9 +454,29 @@ def _summary_cells(part, total):
     )
 
 
-def _plan(arguments):
-    if arguments.paper and arguments.texts:
-        raise ValueError("--texts is of a model. Received: --paper --texts.")
+# What `--paper` does not read.
+OF_A_MODEL = (
+    *("batch", "devices", "image_size", "classes", "precision", "optimizer"),
+    *("attention", "model_axis", "compile", "texts", "method", "options"),
+    *("examples", "epochs"),
+)
+
+
+def _plan(arguments, default_of):
+    unread = {
+        "--paper": OF_A_MODEL if arguments.paper else (),
+        "no --examples": ("epochs",) if arguments.examples is None else (),
+        f"--method {arguments.method}": ("classes",)
+        if arguments.method in ("mae", "dino")
+        else (),
+    }
+    for case, names in unread.items():
+        for name in names:
+            if (value := getattr(arguments, name)) != default_of(name):
+                raise ValueError(
+                    f"--{name} does nothing with {case}. Received: {name}="
+                    f"{value!r}. Leave it out."
+                )
     report = _paper_report if arguments.paper else _plan_report
     objects, text = report(arguments)
     as_json = arguments.format == "json"

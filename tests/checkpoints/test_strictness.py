@@ -197,13 +197,16 @@ def test_a_head_of_the_file_starts_nowhere_else():
 
 
 @pytest.mark.once
-def test_info_is_of_the_file_alone():
+def test_info_is_of_the_file_alone(tmp_path):
     path = path_of(NAME)
     fields = read_info(path, num_classes=10, pooling="mean").fields
     assert (fields["num_classes"], fields["pooling"]) == (10, "mean")
-    message = "has num_classes=10 by its tensors, but num_classes=7 is given"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="has num_classes=10, but num_cl"):
         read_info(path, num_classes=7)
+    load(NAME).save(tmp_path / "model.keras")
+    message = "has activation='gelu_tanh', but activation='relu' is given"
+    with pytest.raises(ValueError, match=message):
+        read_info(tmp_path / "model.keras", activation="relu")
 
 
 def test_info_reads_no_arrays():

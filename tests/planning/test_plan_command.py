@@ -120,7 +120,14 @@ def test_nothing_that_fits_is_said(capsys):
         (["--model", "ViT_B16", "--examples", "0"], "above 0"),
         (["--model", "ViT_B16", "--examples", "9", "--epochs", "-1"], "epochs"),
         (["--paper", "--efficiency", "0"], "share of the peak"),
-        (["--paper", "--texts"], "of a model"),
+        (["--paper", "--texts"], "--texts does nothing with --paper"),
+        (["--paper", "--batch", "8"], "--batch does nothing with --paper"),
+        (["--paper", "--options", "a=1"], "--options does nothing with"),
+        (["ViT_B16", "--epochs", "3"], "--epochs does nothing with no --exam"),
+        (
+            ["ViT_B16", "--method", "mae", "--classes", "5"],
+            "--classes does nothing with --method mae",
+        ),
         (["fractals", "--texts"], "no known format"),
     ],
 )

@@ -249,7 +249,10 @@ WRONG: dict[str, tuple[list, str]] = {
 }
 # Arguments of other kinds by the same names.
 ONLY: dict[str, dict[str, list]] = {
-    "audit": {"image_size": [16, 0]},  # Without a model nothing reads it.
+    "audit": {
+        "image_size": [16, 0],
+        "batch_size": [64],
+    },  # Without a model nothing reads it.
     "FitStream": {"batch_size": [64, 0]},  # Batches have a size.
     "multiply_adds": {"model": [None, "x", 3, keras.Sequential()]},
     "projection": {"vectors": [np.eye(4) * np.nan, np.ones(3), np.eye(2)]},

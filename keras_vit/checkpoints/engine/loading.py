@@ -384,8 +384,8 @@ def read_info(
 
     Raises:
         ValueError: for a file that is damaged or of no known format, that
-            leaves open what only an argument can tell, or whose tensors show
-            another value than an argument has.
+            leaves open what only an argument can tell, or shows another value
+            than an argument has.
         OSError: when it cannot be read.
 
     Example:
@@ -400,12 +400,14 @@ def read_info(
             source, num_heads, None, architecture, config_overrides
         )
     places = PLACES.get(family, PLACES["vit"])
+    in_record = source.fields or source.file.config
     for name, value in config_overrides.items():
+        is_shown = places.get(name) == TENSORS or name in in_record
         stored = vars(config_class(**checkpoint.fields))[name]
         given = vars(config_class(**checkpoint.fields | {name: value}))[name]
-        if places.get(name) == TENSORS and given != stored:
-            what = f"has {name}={stored!r} by its tensors, but {name}={given!r}"
-            refuse(source.file.path, f"{what} is given", "Leave it out.")
+        if is_shown and given != stored:
+            what = f"has {name}={stored!r}, but {name}={given!r} is given"
+            refuse(source.file.path, what, "Leave it out.")
     shapes = {name: x.shape for name, x in source.file.tensors.items()}
     return Info(
         source.file.path,
