@@ -38,7 +38,7 @@ from keras_vit.data.sources import read_by
 from keras_vit.evaluation.predictions import Ranking
 from keras_vit.evaluation.scores_of_classes import CLASS_METRICS
 from keras_vit.io.atomic_files import replacing, write_json
-from keras_vit.io.checks import check_kind
+from keras_vit.io.checks import check_kind, check_unread
 from keras_vit.models.configured_model import ConfiguredModel, merged
 from keras_vit.runtime import machine
 from keras_vit.runtime.interrupts import postponed
@@ -294,6 +294,7 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
         recipe.data, sources, unlabelled=not task.names_classes
     )
     _check_parts(dataset, needs)
+    _check_streamed(recipe, dataset)
     if task.names_classes:
         recipe = for_task(recipe, dataset)
         _check_loss(recipe, dataset)
@@ -520,6 +521,15 @@ def _check_parts(dataset, needs):
             f"result is computed on them. Give --data.{needs[0]}_split or "
             f"--data.{needs[0]}_fraction above 0."
         )
+
+
+def _check_streamed(recipe, dataset):
+    """Raise for what would be done to images of batches that are done."""
+    if isinstance(dataset.train, data.FitStream):
+        names = [x.name for x in dataclasses.fields(recipe.augmentation)]
+        check_unread(recipe.augmentation, "batches of your own", *names)
+        names = ("train", "least_area", "flip")
+        check_unread(recipe.preprocessing, "batches of your own", *names)
 
 
 @contextlib.contextmanager

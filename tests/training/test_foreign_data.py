@@ -73,6 +73,30 @@ def test_the_kind_of_dataset_does_not_matter(trained, tmp_path):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize(
+    ("group", "field", "value"),
+    [
+        ("augmentation", "mixup_alpha", 0.2),
+        ("augmentation", "rand_augment_layers", 1),
+        ("preprocessing", "flip", False),
+        ("preprocessing", "train", "squash"),
+    ],
+)
+def test_what_would_change_own_batches_is_refused(
+    group, field, value, tmp_path
+):
+    asked = recipe(tmp_path / "run")
+    options = dataclasses.replace(getattr(asked, group), **{field: value})
+    message = f"{field} does nothing with batches of your own. Received"
+    with pytest.raises(ValueError, match=message):
+        train(
+            dataclasses.replace(asked, **{group: options}),
+            dataset=own(Batches()),
+        )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.once
 def test_a_run_goes_on_where_it_was_stopped(trained, tmp_path):
     class Killed(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):
