@@ -401,7 +401,7 @@ def _differences(checkpoint, target) -> list:
     """Describe what the model computes otherwise than the file's own."""
     zeros = [x for x, y in checkpoint.rows.items() if y.transform == "no_bias"]
     stored = {**target.defaults, **checkpoint.fields}
-    names = [x for x in _compared(target, stored) if x in target.config]
+    names = [x for x in _compared(target) if x in target.config]
     return [
         *(f"{x} is zero: the file has no bias of this layer" for x in zeros),
         *(
@@ -413,7 +413,7 @@ def _differences(checkpoint, target) -> list:
     ]
 
 
-def _compared(target, stored) -> list[str]:
+def _compared(target) -> list[str]:
     """List the fields that both read and that the weights do not show."""
     # The report shows sizes and scales by the weights.
     unread = {*AROUND, "image_size", "layer_scale_init"}
