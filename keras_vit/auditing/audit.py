@@ -298,15 +298,16 @@ def audit(
     """
     check_installed("An audit", *EXTRAS["plots"])
     check_whole(1, batch_size=batch_size)
-    unread = {"image_size": image_size} if image_size is not None else {}
-    if batch_size != BATCH_SIZE:
-        unread["batch_size"] = batch_size
-    if model is None and unread:
-        name, value = next(iter(unread.items()))
-        raise ValueError(
-            f"{name} is of the model whose embeddings are compared. Received: "
-            f"{name}={value!r}, model=None. Give a model, or leave {name} out."
-        )
+    for name, value, usual in (
+        ("image_size", image_size, None),
+        ("batch_size", batch_size, BATCH_SIZE),
+    ):
+        if model is None and value != usual:
+            raise ValueError(
+                f"{name} is of the model whose embeddings are compared. "
+                f"Received: {name}={value!r}, model=None. Give a model, or "
+                f"leave {name} out."
+            )
     source = _source(data)
     folder = _out_folder(source, out)
     opened = _opened(source)
