@@ -967,6 +967,7 @@ def largest_batch(
     check_kind(Way | Row, way=way)
     check_kind(ViTConfig, config=config)
     check_kind(Settings, settings=settings)
+    check_kind(Machine, machine=machine)
     check_kind(float, ratio=ratio)
     if ratio <= 0:
         raise ValueError(f"ratio must be above 0. Received: ratio={ratio}.")

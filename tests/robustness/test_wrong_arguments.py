@@ -249,10 +249,8 @@ WRONG: dict[str, tuple[list, str]] = {
 }
 # Arguments of other kinds by the same names.
 ONLY: dict[str, dict[str, list]] = {
-    "audit": {
-        "image_size": [16, 0],
-        "batch_size": [64],
-    },  # Without a model nothing reads it.
+    # Without a model nothing reads them.
+    "audit": {"image_size": [16, 0], "batch_size": [64]},
     "FitStream": {"batch_size": [64, 0]},  # Batches have a size.
     "multiply_adds": {"model": [None, "x", 3, keras.Sequential()]},
     "projection": {"vectors": [np.eye(4) * np.nan, np.ones(3), np.eye(2)]},
@@ -267,7 +265,11 @@ ONLY: dict[str, dict[str, list]] = {
         "shares": [["a", "b"], 3, [1.0], [0.5, 0.6]],
     },
     "text_memory": {"texts": [0, "x"]},
-    "largest_batch": {"way": ["x", None], "ratio": [0, -1, "x"]},
+    "largest_batch": {
+        "way": ["x", None],
+        "ratio": [0, -1, "x"],
+        "machine": ["x", None],
+    },
     "serve": {
         "port": [-1, 2**16, "x", None],
         "host": [3, None],
