@@ -24,6 +24,7 @@ from keras_vit.models import (
 )
 from keras_vit.models.configured_model import ConfiguredModel, head
 from keras_vit.models.options import (
+    AROUND,
     RECORD,
     TENSORS,
     TRAINING,
@@ -237,16 +238,12 @@ def value(variable):
     return keras.ops.convert_to_numpy(variable)
 
 
-# What no tensor shows, but what the weights or the pixels do.
+# What no tensor shows; the report shows sizes and scales by the weights.
 IN_RECORDS = [
     (family, field)
     for family, field in FIELDS
     if options_of(FAMILIES[family][0].config_class)[field].shown == RECORD
-    and field
-    not in {
-        *("image_size", "layer_scale_init"),
-        *("classifier_activation", "include_preprocessing"),
-    }
+    and field not in {*AROUND, "image_size", "layer_scale_init"}
 ]
 
 

@@ -428,6 +428,7 @@ def _compared(target) -> list[str]:
         unread.add("pool_prefix_tokens")
     if REPRESENTATION[0] not in target.variables:
         unread.add("representation_activation")
+    # Both normalisations of a Mixer have weights of the same names here.
     return [
         name
         for name, place in PLACES.get(target.family, PLACES["vit"]).items()
