@@ -599,8 +599,10 @@ def preprocessing_in(fields: Mapping, place: str) -> PreprocessingConfig:
         raise ValueError(f"preprocessing in {place}: {error}") from error
 
 
+# The first part of the name of data that were given in Python, opened.
+GIVEN = "given"
 # Data sets by name that are none of tensorflow-datasets.
-WITHOUT_TENSORFLOW = ("digits", "hf:")
+WITHOUT_TENSORFLOW = ("digits", "hf:", GIVEN)
 
 
 def chosen_reader(reader: str) -> str:

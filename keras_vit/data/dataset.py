@@ -88,6 +88,7 @@ class Dataset:
         task: "classification", "multilabel" or "regression", whose labels are
             numbers, float (N, K); None for what the labels of the training
             images are, classes or several.
+        config: the `DataConfig` that `open_dataset` opened it by, or None.
     """
 
     train: Any
@@ -99,6 +100,7 @@ class Dataset:
     other_files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     task: str | None = None
+    config: DataConfig | None = None
 
     def __post_init__(self):
         if self.task is None:

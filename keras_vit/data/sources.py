@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from keras_vit.data.config import (
+    GIVEN,
     DataConfig,
     chosen_reader,
     data_packages,
@@ -93,6 +94,7 @@ def open_dataset(
     check_installed(what, *data_packages(config, sources))
     reader = chosen_reader(config.reader)
     hide_accelerators(reader)
+    given = config
     if to_evaluate or config.folds is not None:
         none = {"validation_fraction": 0.0, "test_fraction": 0.0}
         config = dataclasses.replace(config, **none)
@@ -114,7 +116,7 @@ def open_dataset(
         _check_classes(dataset)
     if config.folds is not None and not to_evaluate:
         dataset = _with_folds(dataset, config)
-    dataset = read_by(reader, dataset)
+    dataset = dataclasses.replace(read_by(reader, dataset), config=given)
     dataset = without_broken_images(dataset, config.check_images)
     return _limited(dataset, config)
 
@@ -419,8 +421,17 @@ def _looks_whole(content, from_path: bool) -> bool:
         return False
 
 
+def _open_given(config: DataConfig):
+    raise ValueError(
+        "The data of this run were given in Python and cannot be opened by "
+        f"name. Received: data.name={config.name!r}. Name other data, as with "
+        "--data.folder, or pass the Dataset again."
+    )
+
+
 # Names that tensorflow-datasets does not have, up to the first slash.
 OWN_NAMES = {
+    GIVEN: _open_given,
     "digits": open_digits,
     "hf:": open_hub_dataset,
 }

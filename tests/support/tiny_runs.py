@@ -23,7 +23,8 @@ READER = "pillow" if keras.backend.backend() == "torch" else "auto"
 
 
 def recipe(run_dir, *, training=None, **options):
-    options = {"data": data.DataConfig(reader=READER), **options}
+    given = data.DataConfig("given", reader=READER)
+    options = {"data": given, **options}
     return Recipe(
         model=ModelConfig(
             image_size=8,

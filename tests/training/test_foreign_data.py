@@ -1,6 +1,7 @@
 """Training on batches of the user's own, which Keras's `fit` takes."""
 
 import dataclasses
+import re
 
 import keras
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 from tiny_training import bits, examples
 
 from keras_vit import data
+from keras_vit.data.config import data_of_run
+from keras_vit.io.run_folder import read_config
 from keras_vit.training import (
     ModelConfig,
     OptimizerConfig,
@@ -17,6 +20,7 @@ from keras_vit.training import (
 )
 
 CLASSES = ("circle", "square", "line")
+NAME = "given/shapes"
 
 
 class Batches(keras.utils.PyDataset):
@@ -108,3 +112,55 @@ def test_a_run_goes_on_where_it_was_stopped(trained, tmp_path):
         train(stopped, dataset=own(Batches()), callbacks=[Killed()])
     again = train(stopped, dataset=own(Batches()))
     assert bits(again.model) == bits(trained.model)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("options", "opened", "message"),
+    [
+        ({"folder": "cats"}, None, "{'name': None, 'folder': 'cats'}"),
+        ({"max_examples": 9}, None, "{'max_examples': 9}, dataset.config with"),
+        (
+            {"split_seed": 1},
+            {"split_seed": 2},
+            "{'split_seed': 1}, dataset.config with {'split_seed': 2}",
+        ),
+        ({"csv": "a.csv"}, {"csv": "b.csv"}, "with {'csv': 'b.csv'}"),
+    ],
+)
+def test_other_data_than_the_dataset_are_refused(
+    options, opened, message, tmp_path
+):
+    config = opened and data.DataConfig(**opened)
+    dataset = dataclasses.replace(own(Batches()), config=config)
+    asked = dataclasses.replace(
+        recipe(tmp_path / "run"), data=data.DataConfig(**options)
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        train(asked, dataset=dataset)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.once
+def test_a_run_names_the_data_that_it_was_given(trained, tmp_path):
+    named = dataclasses.replace(own(Batches()), name="shapes")
+    run = train(recipe(tmp_path / "run"), dataset=named)
+    for folder, name in ((trained.folder, "given"), (run.folder, NAME)):
+        config = data_of_run(read_config(folder))
+        assert config.name == name
+        with pytest.raises(ValueError, match=f"given in Python.*{name!r}"):
+            data.open_dataset(config)
+
+
+@pytest.mark.once
+def test_a_run_names_the_data_that_its_dataset_was_opened_by(tmp_path):
+    config = data.DataConfig(max_examples=99, split_seed=3, reader="pillow")
+    dataset = data.open_dataset(config)
+    assert dataset.config == config
+    open_ = dataclasses.replace(
+        recipe(tmp_path / "open"), data=data.DataConfig(reader="pillow")
+    )
+    same = dataclasses.replace(recipe(tmp_path / "same"), data=config)
+    for asked in (open_, same):
+        run = train(asked, dataset=dataset)
+        assert data_of_run(read_config(run.folder)) == config
