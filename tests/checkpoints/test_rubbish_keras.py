@@ -166,6 +166,22 @@ def endless_compressed(path):
     endless(0, 0)(path, compression=zipfile.ZIP_DEFLATED)
 
 
+def pair(tower=None, link=None):
+    """A pair of towers, that of images a model or where a link leads."""
+
+    def make(path):
+        held = {"image_tower": tower or json.loads(members()[CONFIG])}
+        config = {"registered_name": PAIR, "config": held}
+        buffer = io.BytesIO(members()[WEIGHTS])
+        with h5py.File(buffer, "r+") as h5:
+            h5["image_tower"] = link or h5py.SoftLink("/")
+        parts = {CONFIG: json.dumps(config), WEIGHTS: buffer.getvalue()}
+        write(path, {**members(), **parts}.items())
+
+    return make
+
+
+PAIR = "keras_vit>ImageTextModel"
 TOKEN = "layers/class_token/vars/0"
 
 
@@ -200,6 +216,13 @@ HOSTILE = {
     "lambda": (lambda_model, "no model of keras"),
     "lambda_within": (lambda_within, "names .* as its dtype"),
     "foreign_policy": (foreign_policy, "names 'DTypePolicy' as its dtype"),
+    "pair_of_none": (named("keras_vit", "Pair", PAIR), "image_tower"),
+    "pair_of_others": (pair({"registered_name": "os"}), "no model of keras"),
+    "pair_by_a_link": (pair(), "no weights of images"),
+    "pair_elsewhere": (
+        pair(link=h5py.ExternalLink("/etc/passwd", "/")),
+        "no weights of images",
+    ),
     "no_object": (with_config(lambda c: "[1]"), "no model of keras"),
     "no_json": (with_config(lambda c: "{"), "cannot be read"),
     "nested": (with_config(lambda c: "[" * 200_000), "cannot be read"),

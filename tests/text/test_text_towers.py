@@ -66,6 +66,11 @@ def test_texts_are_read_by_the_tokenizer_of_a_saved_pair(name, tmp_path):
         atol=5e-5,
     )
     assert pair.trained_as == load_image_text(FOLDER / name).trained_as
+    alone = keras_vit.load_checkpoint(tmp_path / "pair.keras")
+    found = numbers(alone(expected["images"]))
+    found /= np.linalg.norm(found, axis=-1, keepdims=True)
+    np.testing.assert_allclose(found, expected["image_embeds"], atol=1e-5)
+    assert alone.trained_as == pair.image_tower.trained_as
 
 
 @one_backend

@@ -18,7 +18,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 import keras
 import numpy as np
@@ -79,6 +79,9 @@ SAVE_NAMES = (
     "Save it with keras_vit.save_checkpoint(model, path, format='keras', "
     "class_names=[...])."
 )
+# Of an image-text model: its name, the tower that is read as a model of its
+# own, and where its tokenizer is, which is not.
+PAIR, TOWER, ASSETS = "keras_vit>ImageTextModel", "image_tower", "assets/"
 MAX_NAMES_BYTES = 2**24  # 21,843 names take 0.4 MB.
 # Of a model's own config; its dtype policy is the one object within.
 KEYS = {"name", "trainable", "dtype", "config", "frozen", "trained_as"}
@@ -120,7 +123,8 @@ def open_keras(path) -> Checkpoint:
     """Open a `.keras` file or folder of one of our models; builds nothing.
 
     Nothing that its config names is imported, and a config of other sizes
-    than those of the file's weights is refused.
+    than those of the file's weights is refused. Of an image-text model the
+    image tower is opened.
 
     Raises:
         ValueError: for a damaged file, or another model.
@@ -175,7 +179,6 @@ class ZipParts:
 
     Args:
         path: the file.
-        extra: set of the names that it may have besides Keras's.
 
     Raises:
         ValueError: when it is no such file, or unpacks to far more than it
@@ -183,23 +186,18 @@ class ZipParts:
         OSError: when it cannot be opened.
     """
 
-    def __init__(self, path, extra: set):
+    def __init__(self, path):
         self.path = path
         with refusing(path, "the file"), zipfile.ZipFile(path) as archive:
-            self._check(archive.infolist(), extra)
+            self._check(archive.infolist())
 
-    def _check(self, members, extra):
+    def _check(self, members):
         names = sorted(member.filename for member in members)
         for name in names:
             check_name(self.path, name)
-        known = {CONFIG, WEIGHTS, METADATA, *extra}
-        if not {CONFIG, WEIGHTS} <= set(names) <= known:
-            refuse(
-                self.path,
-                f"holds the members {', '.join(names[:5])}",
-                f"Expected {CONFIG}, {METADATA} and {WEIGHTS} alone. An image-"
-                "text model is loaded by keras_vit.load_image_text.",
-            )
+        self.names = tuple(names)
+        if not {CONFIG, WEIGHTS} <= set(names):
+            _refuse_members(self.path, names)
         if len(set(names)) < len(names):
             refuse(self.path, "holds a member twice", HARMFUL)
         sizes = {member.filename: member.file_size for member in members}
@@ -242,6 +240,8 @@ class FolderParts:
         OSError: when it cannot be read.
     """
 
+    names = ()
+
     def __init__(self, path):
         self.path = Path(path)
         _check_config(path, (self.path / CONFIG).stat().st_size)
@@ -255,6 +255,14 @@ class FolderParts:
     around = opened
 
 
+def _refuse_members(path, names) -> NoReturn:
+    refuse(
+        path,
+        f"holds the members {', '.join(names[:5])}",
+        f"Expected {CONFIG}, {METADATA} and {WEIGHTS} alone.",
+    )
+
+
 def _check_config(path, size) -> None:
     if size > MAX_CONFIG_BYTES:
         refuse(path, "has an oversized config.json", HARMFUL)
@@ -265,10 +273,9 @@ class _Stored:
 
     def __init__(self, path):
         self.path = path
+        self.tower = ""
         is_folder = Path(path).is_dir()
-        self.parts = (
-            FolderParts(path) if is_folder else ZipParts(path, {CLASS_NAMES})
-        )
+        self.parts = FolderParts(path) if is_folder else ZipParts(path)
 
     def class_names(self) -> tuple[str, ...] | None:
         """Read the names of the classes that a run puts into its file."""
@@ -280,7 +287,18 @@ class _Stored:
             return read_class_names(self.path, archive)
 
     def read_config(self):
-        return json.loads(self.parts.read(CONFIG))
+        """Read the config of the model; of two towers the one of images."""
+        content = json.loads(self.parts.read(CONFIG))
+        if type(content) is dict and content.get("registered_name") == PAIR:
+            self.tower = TOWER
+            content = content["config"][TOWER]
+        known = {CONFIG, WEIGHTS, METADATA, CLASS_NAMES}
+        known |= {
+            x for x in self.parts.names if self.tower and x.startswith(ASSETS)
+        }
+        if not set(self.parts.names) <= known:
+            _refuse_members(self.path, self.parts.names)
+        return content
 
     def list_weights(self) -> dict:
         """List the weights by our paths, such as block_0/mlp/dense/kernel."""
@@ -291,9 +309,16 @@ class _Stored:
             self.parts.opened(WEIGHTS) as content,
             h5py.File(content, "r") as file,
         ):
-            found = list_datasets(self.path, file, self._reader)
+            group = file
+            if self.tower:
+                link = file.get(self.tower, getlink=True)
+                if not isinstance(link, h5py.HardLink):
+                    refuse(self.path, "holds no weights of images", HARMFUL)
+                group = file[self.tower]
+            found = list_datasets(self.path, group, self._reader)
             names = [name for name in found if not COMPANIONS.match(name)]
-            paths = _paths_of(file, {name: found[name].shape for name in names})
+            shapes = {name: found[name].shape for name in names}
+            paths = _paths_of(group, shapes)
         for name in names:
             if found[name].dtype.kind in "iu":
                 refuse(
@@ -318,7 +343,8 @@ class _Stored:
             check_heaps(self.path, file)
 
     def _reader(self, name):
-        return lambda: read_dataset(self._weights, name)
+        place = f"{self.tower}/{name}"
+        return lambda: read_dataset(self._weights, place)
 
     @functools.cached_property
     def _weights(self):
