@@ -13,7 +13,6 @@ from keras_vit.prediction.encoder import Encoder
 from keras_vit.prediction.exported_pair import exported_pair
 from keras_vit.prediction.networks import load_prepared
 from keras_vit.text.image_text import ImageTextModel
-from keras_vit.text.pair_files import load_image_text, pair_file
 from keras_vit.text.templates import DEFAULT_TEMPLATE
 from keras_vit.text.zero_shot import (
     ClassEmbeddings,
@@ -66,10 +65,8 @@ def load_zero_shot(
     """
     labels = _read(labels)  # Before a model is loaded.
     pair = exported_pair(model)
-    if pair is None and isinstance(model, (str, os.PathLike)):
-        if pair_file(pair_source(model)):
-            model = load_image_text(model)
-    elif pair is None and not isinstance(model, ImageTextModel):
+    of_pair = isinstance(model, (str, os.PathLike, ImageTextModel))
+    if pair is None and not of_pair:
         raise ValueError(
             "Labels need an image-text model: what keras_vit.load_image_text "
             f"returns, or its source. Received: {type(model).__name__}."

@@ -385,8 +385,6 @@ def image_checksum(model: Any) -> int | None:
         The CRC-32 of its scale in float32; None of a text tower alone.
     """
     if isinstance(model, (str, os.PathLike)):
-        if pair_file(pair_source(model)):
-            return image_checksum(load_image_text(model))
         with contextlib.suppress(ValueError):  # It has no tower of images.
             opened = open_source(pair_source(model))
             if MARK in opened.rows:
