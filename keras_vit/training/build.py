@@ -759,11 +759,12 @@ def check_trains_all(method: str, training, *, with_classes: bool) -> None:
         training: the `TrainingConfig`.
         with_classes: whether it learns the classes of the data.
     """
-    usual = {"trainable": "all", "lora_rank": 0}
+    names = ("trainable", "lora_rank")
     if not with_classes:
-        usual["class_weight"] = "none"
-    for name, value in usual.items():
-        if (found := getattr(training, name)) != value:
+        names += ("class_weight", "loss", "label_smoothing", "head_bias")
+    for name in names:
+        found = getattr(training, name)
+        if found != getattr(type(training), name):
             what = "" if with_classes else ", and without classes"
             raise ValueError(
                 f"method={method!r} trains the whole model{what}. Received: "

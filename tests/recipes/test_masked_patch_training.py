@@ -153,9 +153,12 @@ def replaced(made, **groups):
             },
             "Set it to val_loss",
         ),
-        ({"training": {"class_weight": "balanced"}}, "no classes to weigh"),
-        ({"training": {"trainable": "head"}}, 'Set them to "all" and 0'),
+        ({"training": {"class_weight": "balanced"}}, "without classes.*'bal"),
+        ({"training": {"trainable": "head"}}, "the whole model.*'head'"),
         ({"training": {"lora_rank": 2}}, "lora_rank=2"),
+        ({"training": {"loss": "sigmoid"}}, "without classes.*'sigmoid'"),
+        ({"training": {"label_smoothing": 0.0}}, "label_smoothing=0.0. Leave"),
+        ({"training": {"head_bias": -1.0}}, "without classes.*head_bias=-1.0"),
     ],
 )
 def test_what_cannot_be_masked_is_refused(tmp_path, groups, message):

@@ -206,8 +206,11 @@ def learned(method, recipe):
     """A batch, and outputs, loss and variables of the network after it."""
     dataset = data.Dataset(images(24, 0), None, None, tiny.CLASS_NAMES)
     model = dataclasses.replace(recipe.model, patch_size=2)
-    settled = {"best_metric": "val_loss", "loss": "softmax"}
-    training = dataclasses.replace(recipe.training, **settled)
+    labelled = recipe.distill.labels != "none"
+    settled = {"loss": "softmax"} if labelled else {}
+    training = dataclasses.replace(
+        recipe.training, best_metric="val_loss", **settled
+    )
     recipe = dataclasses.replace(recipe, model=model, training=training)
     task = whole_runs.TASKS[method]
     keras.utils.set_random_seed(0)

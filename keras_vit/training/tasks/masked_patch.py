@@ -279,19 +279,9 @@ def _make_model(recipe, class_names):
 
 
 def _check(recipe):
-    training = recipe.training
-    if training.trainable != "all" or training.lora_rank:
-        raise ValueError(
-            "The head is new for each target, so the model must learn with "
-            f"it. Received: training.trainable={training.trainable!r}, "
-            f'training.lora_rank={training.lora_rank}. Set them to "all" and '
-            "0."
-        )
-    if training.class_weight != "none":
-        raise ValueError(
-            "Masked patches have no classes to weigh. Received: training."
-            f"class_weight={training.class_weight!r}. Leave it out."
-        )
+    build.check_trains_all(
+        "masked_patch", recipe.training, with_classes=False
+    )
     metric = recipe.training.best_metric
     if recipe.masked_patch.target == "pixels" and metric == "val_accuracy":
         raise ValueError(
