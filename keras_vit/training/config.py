@@ -684,6 +684,14 @@ class Recipe:
             case = f'model.head="{self.model.head}"'
             check_unread(self.training, case, "head_bias")
         self._check_warmup()
+        only_head = self.training.trainable == "head"
+        decay = self.optimizer.layer_decay
+        if only_head and not self.training.also_train and decay not in (None, 1):
+            raise ValueError(
+                "layer_decay slows the layers below the head, which are not "
+                f"trained. Received: optimizer.layer_decay={decay}, "
+                'training.trainable="head". Leave it out.'
+            )
         if (
             self.training.class_weight == "balanced"
             and self.data.sampling == "balanced"

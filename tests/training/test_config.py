@@ -71,6 +71,14 @@ from keras_vit.training import (
             },
             "optimizer.warmup_steps=500, training.steps=500",
         ),
+        (
+            Recipe,
+            {
+                "training": TrainingConfig(trainable="head"),
+                "optimizer": OptimizerConfig(layer_decay=0.5),
+            },
+            'optimizer.layer_decay=0.5, training.trainable="head"',
+        ),
     ],
 )
 def test_values_that_make_no_sense_are_refused(config, fields, message):
