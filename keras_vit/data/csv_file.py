@@ -20,6 +20,7 @@ from keras_vit.data.dataset import (
     SPLITS,
     Dataset,
     Examples,
+    check_not_cut,
     complete,
     listing,
 )
@@ -388,7 +389,9 @@ def open_csv(config: DataConfig, *, to_evaluate: bool = False) -> Dataset:
         else None
         for split in PARTS
     ]
-    if not config.fold_of_column:
+    if config.fold_of_column:
+        check_not_cut(config, f"fold {config.fold} is validated on")
+    else:
         by = "position" if in_store else config.split_by
         parts = complete(parts, config, by, names)
     return Dataset(

@@ -35,6 +35,7 @@ __all__ = [
     "PARTS",
     "SPLITS",
     "Sources",
+    "check_not_cut",
     "complete",
     "content_hashes",
     "cut",
@@ -378,8 +379,14 @@ def complete(
 
     Returns:
         The three; None where the fraction is 0.
+
+    Raises:
+        ValueError: when a fraction is given of a part that is there.
     """
     train, validation, test = (part or None for part in parts)
+    for part, name in ((validation, "validation"), (test, "test")):
+        if part:
+            check_not_cut(config, f"the data has {name} images", (name,))
     left, validation_cut, test_cut = cut(
         train,
         validation_fraction=0.0 if validation else config.validation_fraction,
@@ -389,6 +396,23 @@ def complete(
         class_names=class_names,
     )
     return [left, validation or validation_cut, test or test_cut]
+
+
+def check_not_cut(config, why: str, parts: Sequence = PARTS[1:]) -> None:
+    """Raise a ValueError for the fraction of a part that is not cut off.
+
+    Args:
+        config: the `DataConfig`; a fraction of 0 cuts nothing off, either.
+        why: why it is not, for the message.
+        parts: "validation" and "test", or one of them.
+    """
+    for name in (f"{part}_fraction" for part in parts):
+        value, default = getattr(config, name), getattr(DataConfig, name)
+        if value not in (0, default):
+            raise ValueError(
+                f"Nothing is cut off: {why}. Received: data.{name}={value}. "
+                "Leave it out."
+            )
 
 
 def cut(

@@ -29,6 +29,7 @@ from keras_vit.data.dataset import (
     Dataset,
     Examples,
     Sources,
+    check_not_cut,
     complete,
     content_hashes,
     folds_by_content,
@@ -95,6 +96,8 @@ def open_dataset(
     reader = chosen_reader(config.reader)
     hide_accelerators(reader)
     given = config
+    if config.folds is not None and not to_evaluate:
+        check_not_cut(config, f"there are {config.folds} folds")
     if to_evaluate or config.folds is not None:
         none = {"validation_fraction": 0.0, "test_fraction": 0.0}
         config = dataclasses.replace(config, **none)
@@ -261,6 +264,7 @@ def open_digits(config: DataConfig) -> Dataset:
     splits = (config.train_split, config.validation_split, config.test_split)
     limit = config.max_examples
     if any(splits):
+        check_not_cut(config, f"the splits are {splits}")
         parts = [split and _part(digits, split, limit) for split in splits]
     else:
         first = _part(digits, "train", limit)

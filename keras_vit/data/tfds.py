@@ -26,7 +26,12 @@ from typing import Any, BinaryIO, NamedTuple, TypeGuard
 import numpy as np
 
 from keras_vit.data.config import DataConfig
-from keras_vit.data.dataset import Dataset, Examples, complete
+from keras_vit.data.dataset import (
+    Dataset,
+    Examples,
+    check_not_cut,
+    complete,
+)
 from keras_vit.data.records import (
     AHEAD,
     ImageRanges,
@@ -129,7 +134,9 @@ def open_tfds(config: DataConfig) -> Dataset:
         split and read_split(builder, config, split)
         for split in splits or _known_splits(builder.info.splits)
     ]
-    if not splits:
+    if splits:
+        check_not_cut(config, f"the splits are {splits}")
+    else:
         parts = complete(parts, config)
     names = _class_names(features[config.label_key], parts)
     return Dataset(*parts, class_names=names, name=name)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.data.config import DataConfig
-from keras_vit.data.dataset import Dataset, Examples
+from keras_vit.data.dataset import Dataset, Examples, check_not_cut
 from keras_vit.data.tfds import named_builder, on_this_machine, prepare
 from keras_vit.io.checks import check_choice
 from vtab.tasks import TASKS, VtabTask
@@ -52,6 +52,7 @@ def open_vtab(config: DataConfig) -> Dataset:
             f"val200, and test. Received: train_split={splits[0]!r}, "
             f"validation_split={splits[1]!r}, test_split={config.test_split!r}."
         )
+    check_not_cut(config, "a task of VTAB-1k has its own splits")
     name = (config.name or "").removeprefix("vtab/")
     check_choice("task of VTAB", name, TASKS)
     task = TASKS[name]

@@ -1,10 +1,14 @@
+import dataclasses
 import hashlib
+import re
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from sklearn.datasets import load_digits
 
+from keras_vit.data import open_dataset
 from keras_vit.data.config import DataConfig, data_of_run
 from keras_vit.data.dataset import (
     Examples,
@@ -141,3 +145,38 @@ def test_a_run_begun_before_is_split_by_position():
     assert not differences(begun, recipe)
     with pytest.raises(ValueError, match="data in the config of the run"):
         data_of_run({"data": {"fodler": "flowers"}})
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"folder": "parts"}, "the data has validation images. Received"),
+        ({"csv": "list.csv", "fold": 0}, "fold 0 is validated on. Received"),
+        ({"folder": "one", "folds": 2, "fold": 0}, "there are 2 folds. Rec"),
+        ({"train_split": "train[:50]"}, "'train[:50]', None, None). Received"),
+    ],
+)
+def test_a_fraction_of_a_part_that_is_not_cut_off_is_refused(
+    options, message, tmp_path
+):
+    lines = ["image,label,fold"]
+    for number in range(24):
+        for folder in ("one", f"parts/{('train', 'val')[number > 11]}"):
+            path = tmp_path / folder / "ab"[number % 2] / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (8, 8), number).save(path)
+        name = path.relative_to(tmp_path)
+        lines.append(f"{name},{'ab'[number % 2]},{number // 2 % 2}")
+    (tmp_path / "list.csv").write_text("\n".join(lines))
+    places = {
+        name: str(tmp_path / value) if name in ("folder", "csv") else value
+        for name, value in options.items()
+    }
+    config = DataConfig(**places, reader="pillow", validation_fraction=0.3)
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        open_dataset(config)
+    assert "data.validation_fraction=0.3. Leave it out" in str(error.value)
+    for fraction in (0.0, 0.1):  # Nothing, and what it is if none is given.
+        same = dataclasses.replace(config, validation_fraction=fraction)
+        assert len(open_dataset(same).train)
