@@ -8,6 +8,7 @@ Axes: N images, K classes.
 """
 
 import dataclasses
+import hashlib
 import io
 import pathlib
 
@@ -17,12 +18,12 @@ from named_data.sources import SOURCES
 
 from keras_vit import data
 from keras_vit.checkpoints.engine.keras_files import load_model
-from keras_vit.data.dataset import Examples
+from keras_vit.data.dataset import Examples, content_hashes
 from keras_vit.data.image_folders import image_files
 from keras_vit.data.seeds import order
 from keras_vit.data.sources import without_broken_images
 from keras_vit.io.atomic_files import replacing
-from keras_vit.io.checks import check_choice, check_positive
+from keras_vit.io.checks import check_choice, check_positive, check_unread
 from keras_vit.runs.reporting import evaluated, facts, finish, result_of
 from keras_vit.runs.smoke import IMAGE_SIZE, smoke
 from keras_vit.training import Recipe, train
@@ -94,6 +95,9 @@ class NoisyStudentConfig:
     def __post_init__(self):
         check_choice("labels", self.labels, LABELS)
         check_positive(self, "images_per_class")
+        if self.unlabelled is not None:
+            case = f"unlabelled={self.unlabelled!r}"
+            check_unread(self, case, "held_back_fraction")
         if len(self.networks) < 2:
             raise ValueError(
                 "There must be at least a teacher and a student. Received: "
@@ -192,7 +196,7 @@ def _text(network):
 
 def _finished(stage, task, dataset, more):
     """Return the result of a round, which is trained unless it is finished."""
-    known = agreed(lambda: result_of(stage))
+    known = agreed(lambda: result_of(stage, dataset))
     if known is None:
         parts = ("test", "validation")
         run = train(stage, dataset=dataset, task=task, needs=parts)
@@ -217,20 +221,29 @@ def _labels_of(stage, unlabelled) -> np.ndarray:
     run_folder.get(folder, LABELS_FILE)  # Other processes have a copy each.
     with np.load(path, allow_pickle=False) as arrays:
         probabilities = arrays["probabilities"]
-    if len(probabilities) != len(unlabelled):
+        same = str(arrays["sha256"]) == _digest(unlabelled)
+    if not same:
         raise ValueError(
-            f"{str(path)!r} has labels of {len(probabilities)} images, and "
-            f"there are {len(unlabelled)} without labels now. Remove the run "
-            "folders, or choose another --run_dir."
+            f"{str(path)!r} has the labels of {len(probabilities)} images, and "
+            f"the {len(unlabelled)} without labels now are others. Put them "
+            "back, remove the run folders, or choose another --run_dir."
         )
     return probabilities
+
+
+def _digest(examples) -> str:
+    """Return the hash of the hashes of all images, in their order."""
+    text = "".join(content_hashes(examples))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _write(path, stage, unlabelled):
     model, _ = load_model(path.with_name("model.keras"))
     probabilities = pseudo_labels(model, unlabelled, stage)
     with replacing(path) as temporary:
-        np.savez_compressed(temporary, probabilities=probabilities)
+        np.savez_compressed(
+            temporary, probabilities=probabilities, sha256=_digest(unlabelled)
+        )
     run_folder.publish(path.parent)
 
 

@@ -99,3 +99,22 @@ def test_smoke_tries_the_default(tmp_path):
     )
     assert "student 1" in output
     assert (tmp_path / "run-smoke" / "noisy_student.png").is_file()
+
+
+@pytest.mark.once
+def test_labels_of_images_that_are_others_now_are_refused(tmp_path, capsys):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number in range(9):
+        colour = 28 * number
+        Image.new("L", (8, 8), colour).save(photos / f"{number}.png")
+    path = tmp_path / "tiny.yaml"
+    path.write_text(CONFIG)
+    options = ["--config", path, "--run_dir", tmp_path / "run"]
+    options += ["--noisy_student.unlabelled", photos]
+    output_of("noisy_student", *options)
+    Image.new("L", (8, 8), 7).save(photos / "3.png")  # As many as before.
+    with pytest.raises(SystemExit) as ended:
+        script("noisy_student").main([*map(str, options)])
+    assert ended.value.code == 2
+    assert "9 without labels now are others" in capsys.readouterr().err

@@ -165,6 +165,7 @@ def test_an_empty_folder_is_named(tmp_path):
         ({"networks": ({},)}, "a teacher and a student"),
         ({"labels": "firm"}, "Unknown labels"),
         ({"held_back_fraction": 1.0}, "held_back_fraction=1.0"),
+        ({"held_back_fraction": 0.2, "unlabelled": "x"}, "does nothing with"),
         ({"min_confidence": 1.0}, "min_confidence=1.0"),
         ({"images_per_class": 0}, "images_per_class=0"),
     ],
