@@ -57,10 +57,10 @@ def run(recipe: Recipe) -> dict:
     recipes = [of_fold(recipe, fold) for fold in range(recipe.data.folds)]
     for each in recipes:  # Errors show before the first run.
         data.open_dataset(each.data, SOURCES)
-    rows = [
-        {"fold": fold, **finished(each, "validation", sources=SOURCES)}
-        for fold, each in enumerate(recipes)
-    ]
+    rows = []
+    for fold, each in enumerate(recipes):
+        dataset = data.open_dataset(each.data, SOURCES)
+        rows.append({"fold": fold, **finished(each, "validation", dataset)})
     result = {**averages(rows), "versions": versions()}
     folder = run_folder.local(recipe.run_dir)
     agreed(lambda: write(folder, rows, result))

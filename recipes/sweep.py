@@ -16,6 +16,7 @@ import dataclasses
 import pathlib
 import sys
 
+import numpy as np
 from named_data.sources import SOURCES
 
 from keras_vit import data
@@ -41,7 +42,7 @@ class SweepConfig:
     train_split: str | None = None
     """Split of tensorflow-datasets that the best one is trained on: the whole
     training set, as "train"; null adds the validation images to the training
-    images of data that is split by fractions."""
+    images of other data."""
 
     def __post_init__(self):
         if not all(rate > 0 for rate in self.learning_rates):
@@ -77,11 +78,15 @@ def run(recipe: SweepRecipe) -> dict:
         )
     # Errors show before the first run.
     last = final(recipe, rates[0])
-    check_parts(data.open_dataset(recipe.data, SOURCES))
-    data.open_dataset(last.data, SOURCES)
+    dataset = data.open_dataset(recipe.data, SOURCES)
+    check_parts(dataset)
+    whole = with_validation(data.open_dataset(last.data, SOURCES))
     folder = run_folder.local(recipe.run_dir)
     rows = [
-        {"learning_rate": rate, **measured(trial(recipe, rate), "validation")}
+        {
+            "learning_rate": rate,
+            **finished(trial(recipe, rate), "validation", dataset),
+        }
         for rate in rates
     ]
     agreed(lambda: write(folder, rows))
@@ -89,16 +94,11 @@ def run(recipe: SweepRecipe) -> dict:
     result = {
         "learning_rate": best,
         "validation_top1": {row["learning_rate"]: row["top1"] for row in rows},
-        **measured(final(recipe, best), "test"),
+        **finished(final(recipe, best), "test", whole),
         "versions": versions(),
     }
     agreed(lambda: run_folder.write_summary(folder, result))
     return result
-
-
-def measured(recipe: SweepRecipe, part: str) -> dict:
-    """Train and evaluate unless that is done; see `finished`."""
-    return finished(recipe, part, sources=SOURCES)
 
 
 def trial(recipe: SweepRecipe, rate: float) -> SweepRecipe:
@@ -134,6 +134,34 @@ def final(recipe: SweepRecipe, rate: float) -> SweepRecipe:
         data=dataclasses.replace(recipe.data, **whole),
         run_dir=str(pathlib.Path(recipe.run_dir, "final")),
     )
+
+
+def with_validation(dataset: data.Dataset) -> data.Dataset:
+    """Add validation images that the data has of its own to those to train on.
+
+    Raises:
+        ValueError: when the two are not kept alike.
+    """
+    train, validation = dataset.train, dataset.validation
+    if not validation:
+        return dataset
+    parts = (train, validation)
+    kept = {(x.kind, id(x.records), x.contents.shape[1:]) for x in parts}
+    if len(kept) > 1:
+        raise ValueError(
+            f"The {len(validation)} validation images of {dataset.name} cannot "
+            f"be added to the {len(train)} training images for the last run, "
+            f"as they are kept otherwise: {validation.source}, {train.source}."
+            " Give data without validation images, off which they are cut."
+        )
+    whole = dataclasses.replace(
+        train,
+        contents=np.concatenate([x.contents for x in parts]),
+        labels=np.concatenate([x.labels for x in parts]),
+        numbers=np.arange(sum(map(len, parts))),
+        source=f"{train.source} and {validation.source}",
+    )
+    return dataclasses.replace(dataset, train=whole, validation=None)
 
 
 def check_parts(dataset) -> None:

@@ -16,8 +16,13 @@ from keras_vit.analysis.report.run_files import (
     class_names_in,
     learning_curves,
 )
-from keras_vit.data.dataset import NO_SOURCES
 from keras_vit.data.image_reader import naming_broken_images
+from keras_vit.data.manifest import (
+    MANIFEST,
+    changes,
+    list_images,
+    read_manifest,
+)
 from keras_vit.io.atomic_files import replacing
 from keras_vit.io.run_folder import RESULT
 from keras_vit.runtime.machine import versions
@@ -27,7 +32,7 @@ from keras_vit.training.defaults import settled
 from keras_vit.training.distribution.processes import agreed
 from keras_vit.training.metrics_log import report_result
 from keras_vit.training.run import files as run_folder
-from keras_vit.training.run.resume import differences
+from keras_vit.training.run.resume import differences, with_given
 
 __all__ = [
     "batches_of",
@@ -49,15 +54,14 @@ def finished(
     recipe: Recipe,
     part: str,
     dataset=None,
-    sources: data.Sources = NO_SOURCES,
 ) -> dict:
     """Returns the result of a run, which is trained unless it is finished.
 
     Args:
         recipe: the `Recipe` of the run.
         part: "validation" or "test", the images to evaluate on.
-        dataset: the `Dataset` of the recipe if it is open already.
-        sources: as of `train`.
+        dataset: the `Dataset` of the recipe if it is open already; then a
+            result over other images is refused.
 
     Returns:
         top1, top5 and num_examples.
@@ -69,18 +73,24 @@ def finished(
         >>> finished(Recipe(run_dir="runs/digits"), "test")["num_examples"]
         359
     """
-    known = agreed(lambda: result_of(recipe))
+    recipe = with_given(recipe, dataset)
+    known = agreed(lambda: result_of(recipe, dataset))
     if known is not None:
         return known
-    run = train(recipe, dataset=dataset, needs=(part,), sources=sources)
+    run = train(recipe, dataset=dataset, needs=(part,))
     return agreed(lambda: finish(run, recipe, evaluated(run, recipe, part)))
 
 
-def result_of(recipe: Recipe) -> dict | None:
+def result_of(recipe: Recipe, dataset=None) -> dict | None:
     """Reads the result.json of a finished run; None if it is not finished.
 
+    Args:
+        recipe: the `Recipe` of the run.
+        dataset: the `Dataset` of today, whose images are compared with those
+            of the run unless data.accept_changes is True; None compares none.
+
     Raises:
-        ValueError: when the run was of another recipe.
+        ValueError: when the run was of another recipe, or of other images.
     """
     folder = run_folder.local(recipe.run_dir)
     if not (folder / RESULT).is_file():
@@ -91,7 +101,23 @@ def result_of(recipe: Recipe) -> dict | None:
             f"config: {'; '.join(changed)}. Choose another --run_dir, or "
             "remove the folder."
         )
+    if dataset is not None and not recipe.data.accept_changes:
+        _check_images(folder, dataset, recipe)
     return json.loads((folder / RESULT).read_text())
+
+
+def _check_images(folder, dataset, recipe):
+    """Raise a ValueError where a finished run was of other images."""
+    images = list_images(dataset, recipe.data)
+    if images is None or not (folder / MANIFEST).is_file():
+        return
+    if found := changes(read_manifest(folder / MANIFEST), images):
+        raise ValueError(
+            f"The images of the finished run in {str(folder)!r} are not those "
+            f"of today: {'; '.join(found)}. Put them back, choose another "
+            "--run_dir, remove the folder, or give --data.accept_changes true "
+            "to keep its result."
+        )
 
 
 def batches_of(run: Run, recipe: Recipe, part: str):

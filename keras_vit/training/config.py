@@ -684,9 +684,9 @@ class Recipe:
             case = f'model.head="{self.model.head}"'
             check_unread(self.training, case, "head_bias")
         self._check_warmup()
-        only_head = self.training.trainable == "head"
-        decay = self.optimizer.layer_decay
-        if only_head and not self.training.also_train and decay not in (None, 1):
+        training, decay = self.training, self.optimizer.layer_decay
+        only_head = training.trainable == "head" and not training.also_train
+        if only_head and decay not in (None, 1):
             raise ValueError(
                 "layer_decay slows the layers below the head, which are not "
                 f"trained. Received: optimizer.layer_decay={decay}, "

@@ -20,7 +20,6 @@ import numpy as np
 
 from keras_vit import data, evaluation
 from keras_vit.data.batches import images_per_batch
-from keras_vit.data.config import GIVEN
 from keras_vit.data.dataset import NO_SOURCES
 from keras_vit.data.image_reader import (
     is_coloured,
@@ -115,8 +114,6 @@ __all__ = [
 
 # No space on the disk, the quota used up, a file larger than allowed.
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Options of the data that a run reads though its data set is open already.
-STILL_READ = ("reader", "sampling", "accept_changes")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,9 +217,7 @@ def train(
     _check_tpu(recipe.distribution, recipe.training.precision)
     check_trackers(recipe.training.trackers)
     deadline = deadline_of(recipe.training.max_hours)
-    if dataset is not None:
-        recipe = _with_given(recipe, dataset)
-    recipe = resume.as_begun(recipe)
+    recipe = resume.as_begun(resume.with_given(recipe, dataset))
     processes.check_reader(recipe.distribution, recipe.data.reader)
     if dataset is not None and not isinstance(dataset.train, data.FitStream):
         dataset = read_by(recipe.data.reader, dataset)
@@ -527,35 +522,6 @@ def _check_parts(dataset, needs):
             f"result is computed on them. Give --data.{needs[0]}_split or "
             f"--data.{needs[0]}_fraction above 0."
         )
-
-
-def _with_given(recipe, dataset):
-    """Return the recipe with the data that a given data set was opened by.
-
-    Raises:
-        ValueError: when the recipe describes other data.
-    """
-    check_kind(data.Dataset, dataset=dataset)
-    own = dataset.config or data.DataConfig(
-        name="/".join(filter(None, (GIVEN, dataset.name)))
-    )
-    default, asked = data.DataConfig(), recipe.data
-    names = [x.name for x in dataclasses.fields(own)]
-    changed = {
-        x: getattr(asked, x)
-        for x in names
-        if getattr(asked, x) not in (getattr(own, x), getattr(default, x))
-    }
-    other = {x: y for x, y in changed.items() if x not in STILL_READ}
-    if other:
-        known = dataset.config and {x: getattr(own, x) for x in other}
-        raise ValueError(
-            f"The data of the recipe are not those of dataset={dataset.name!r},"
-            f" which is open already. Received: recipe.data with {other}, "
-            f"dataset.config with {known}. Leave them out of the recipe, or "
-            "give open_dataset(recipe.data)."
-        )
-    return dataclasses.replace(recipe, data=dataclasses.replace(own, **changed))
 
 
 def _check_streamed(recipe, dataset):

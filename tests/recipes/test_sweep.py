@@ -1,13 +1,18 @@
 """The sweep and pre-training scripts from the command line, in miniature."""
 
+import collections
 import csv
 import json
 import os
 
+import numpy as np
 import pytest
 import yaml
 from PIL import Image
 from recipe_scripts import TINY_SWEEP, output_of, script
+
+from keras_vit import data
+from keras_vit.data.manifest import read_manifest
 
 NO_SPLITS = [
     option
@@ -187,3 +192,46 @@ def test_interrupted_pretraining_says_how_to_go_on(
     monkeypatch.setattr(pretrain, "run", interrupted)
     assert pretrain.main(["--run_dir", str(tmp_path / "run")]) == 130
     assert "the same command continues" in capsys.readouterr().err
+
+
+@pytest.mark.once
+def test_validation_images_of_a_folder_are_trained_on_at_last(tmp_path, capsys):
+    numbers = {"train": range(12), "val": range(12, 20), "test": range(20, 28)}
+    for part, images in numbers.items():
+        for number in images:
+            path = tmp_path / "photos" / part / "ab"[number % 2]
+            path.mkdir(parents=True, exist_ok=True)
+            colour = (9 * number,) * 3
+            Image.new("RGB", (8, 8), colour).save(path / f"{number}.png")
+    text = yaml.safe_load(TINY_SWEEP)
+    text["data"] = {"folder": str(tmp_path / "photos"), "reader": "pillow"}
+    del text["sweep"]["train_split"]
+    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(text))
+    arguments = ["--config", tmp_path / "sweep.yaml"]
+    output_of("sweep", *arguments, "--run_dir", tmp_path / "run")
+    for name, expected in (
+        ("learning_rate_0.5", {"train": 12, "validation": 8, "test": 8}),
+        ("final", {"train": 20, "test": 8}),
+    ):
+        images = read_manifest(tmp_path / "run" / name / "images.csv.gz")
+        assert collections.Counter(x.part for x in images) == expected
+    again = tmp_path / "run" / "final" / "result.json"
+    again.unlink()
+    output_of("sweep", *arguments, "--run_dir", tmp_path / "run")
+    assert again.is_file()
+    Image.new("RGB", (8, 8)).save(tmp_path / "photos/train/a/2.png")
+    arguments += ["--run_dir", tmp_path / "run"]
+    line = refusal(capsys, "sweep", *arguments)
+    assert "not those of today" in line and "2.png" in line
+    output_of("sweep", *arguments, "--data.accept_changes", "true")
+
+
+@pytest.mark.once
+def test_parts_that_are_kept_otherwise_are_not_joined():
+    images = np.zeros((4, 8, 8, 1), "uint8")
+    labels = np.arange(4) % 2
+    train = data.Examples(images, labels, source="small")
+    validation = data.Examples(images[:, :4], labels, source="flat")
+    dataset = data.Dataset(train, validation, train, ("a", "b"), "both")
+    with pytest.raises(ValueError, match="kept otherwise: flat, small"):
+        script("sweep").with_validation(dataset)

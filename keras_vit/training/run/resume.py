@@ -9,7 +9,12 @@ from collections.abc import Iterator, Sequence
 import keras
 import numpy as np
 
-from keras_vit.data.config import DataConfig, chosen_reader, options_before
+from keras_vit.data.config import (
+    GIVEN,
+    DataConfig,
+    chosen_reader,
+    options_before,
+)
 from keras_vit.data.dataset import Dataset
 from keras_vit.data.manifest import (
     MANIFEST,
@@ -19,6 +24,7 @@ from keras_vit.data.manifest import (
     with_classes,
 )
 from keras_vit.io.atomic_files import write_json, write_yaml
+from keras_vit.io.checks import check_kind
 from keras_vit.io.run_folder import CONFIG, RESULT
 from keras_vit.runtime.machine import environment
 from keras_vit.training.checkpointing import (
@@ -40,6 +46,7 @@ __all__ = [
     "open_run",
     "reopen",
     "same_images",
+    "with_given",
 ]
 
 # Fields that may change when a run resumes.
@@ -53,6 +60,8 @@ FREE = (
     "training.max_hours",
     "training.trackers",
 )
+# Options of the data that a run reads though its data set is open already.
+STILL_READ = ("reader", "sampling", "accept_changes")
 NAMES = "class_names.json"
 READER = "data.reader"
 # What "auto" stands for is known from the data, and in the config of a run.
@@ -98,6 +107,37 @@ def as_begun(recipe: Recipe) -> Recipe:
         )
     data = dataclasses.replace(recipe.data, **changes)
     return dataclasses.replace(recipe, data=data)
+
+
+def with_given(recipe: Recipe, dataset: Dataset | None) -> Recipe:
+    """The recipe with the data that a data set was opened by, if it is given.
+
+    Raises:
+        ValueError: when the recipe describes other data.
+    """
+    if dataset is None:
+        return recipe
+    check_kind(Dataset, dataset=dataset)
+    own = dataset.config or DataConfig(
+        name="/".join(filter(None, (GIVEN, dataset.name)))
+    )
+    default, asked = DataConfig(), recipe.data
+    names = [x.name for x in dataclasses.fields(own)]
+    changed = {
+        x: getattr(asked, x)
+        for x in names
+        if getattr(asked, x) not in (getattr(own, x), getattr(default, x))
+    }
+    other = {x: y for x, y in changed.items() if x not in STILL_READ}
+    if other:
+        known = dataset.config and {x: getattr(own, x) for x in other}
+        raise ValueError(
+            f"The data of the recipe are not those of dataset={dataset.name!r},"
+            f" which is open already. Received: recipe.data with {other}, "
+            f"dataset.config with {known}. Leave them out of the recipe, or "
+            "give open_dataset(recipe.data)."
+        )
+    return dataclasses.replace(recipe, data=dataclasses.replace(own, **changed))
 
 
 def same_images(

@@ -279,9 +279,7 @@ def _make_model(recipe, class_names):
 
 
 def _check(recipe):
-    build.check_trains_all(
-        "masked_patch", recipe.training, with_classes=False
-    )
+    build.check_trains_all("masked_patch", recipe.training, with_classes=False)
     metric = recipe.training.best_metric
     if recipe.masked_patch.target == "pixels" and metric == "val_accuracy":
         raise ValueError(
