@@ -169,7 +169,7 @@ def test_a_fraction_of_a_part_that_is_not_cut_off_is_refused(
         name = path.relative_to(tmp_path)
         lines.append(f"{name},{'ab'[number % 2]},{number // 2 % 2}")
     (tmp_path / "list.csv").write_text("\n".join(lines))
-    places = {
+    places: dict[str, Any] = {
         name: str(tmp_path / value) if name in ("folder", "csv") else value
         for name, value in options.items()
     }
