@@ -75,6 +75,7 @@ __all__ = [
     "make_trainable",
     "make_validation",
     "own_variables",
+    "teacher_variables",
     "regression",
     "targets_of",
     "to_units",
@@ -1050,13 +1051,14 @@ class Teacher(keras.Layer):
 
 def own_variables(model: keras.Model) -> list[keras.Variable]:
     """Return the variables of a network without those of a `Teacher` in it."""
-    others = {
-        id(variable)
-        for layer in model.layers
-        if isinstance(layer, Teacher)
-        for variable in layer.variables
-    }
+    others = {id(x) for x in teacher_variables(model)}
     return [x for x in model.variables if id(x) not in others]
+
+
+def teacher_variables(model: keras.Model) -> list[keras.Variable]:
+    """Return the variables of a `Teacher` in a network; [] without one."""
+    teachers = [x for x in model.layers if isinstance(x, Teacher)]
+    return [variable for x in teachers for variable in x.variables]
 
 
 def _is_block(layer):

@@ -28,6 +28,7 @@ import secrets
 import threading
 import time
 import warnings
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
@@ -48,7 +49,7 @@ from keras_vit.runtime.workarounds import (
     is_schedule_free,
     schedule_free_pairs,
 )
-from keras_vit.training.build import own_variables
+from keras_vit.training.build import own_variables, teacher_variables
 from keras_vit.training.distribution.processes import (
     agreed,
     is_first,
@@ -473,13 +474,26 @@ class Checkpoints(keras.callbacks.Callback):
         self.arrays, self.record = checkpoint or ({}, None)
 
     def on_train_begin(self, logs=None):
-        # Keras's callbacks forget everything where a training begins.
+        self._teacher = _checksum(teacher_variables(self.model))
         if self.record is not None:
+            self._check_teacher(self.record)
+            # Keras's callbacks forget everything where a training begins.
             restore_states(self.others, self.record["callbacks"])
         self._seconds = (self.record or {}).get("seconds", 0.0)
         self._begin = time.perf_counter()
         self._copying = 0.0
         self._defer_interrupts(False)
+
+    def _check_teacher(self, record):
+        """Raise a ValueError for another teacher than the run began with."""
+        known = record.get("teacher", self._teacher)
+        if known != self._teacher:
+            raise ValueError(
+                "The teacher is not the one that the run began with. Received: "
+                f"weights with the checksum {self._teacher}, {known} in the "
+                f"checkpoint of step {record['step']}. Put its file back, or "
+                "choose another --run_dir."
+            )
 
     def on_epoch_begin(self, epoch, logs=None):
         self._interval, self._batches = epoch, self.log.skipped
@@ -568,6 +582,7 @@ class Checkpoints(keras.callbacks.Callback):
             "total": self.plan.total,
             "seconds": self._seconds + begin - self._begin,
             "callbacks": collect_states(self.others),
+            "teacher": self._teacher,
             **({} if part is None else {"part": part}),
         }
         write = begin_checkpoint(
@@ -940,6 +955,15 @@ PART = {
     "seconds": (int, float),
     "open": (int, float),
 }
+
+
+def _checksum(variables) -> int | None:
+    """Return the CRC-32 of all values in float32; None of no variables."""
+    found = 0
+    for variable in variables:
+        values = np.asarray(to_numpy(variable), "float32")
+        found = zlib.crc32(np.ascontiguousarray(values), found)
+    return found if variables else None
 
 
 def _check_record(record):

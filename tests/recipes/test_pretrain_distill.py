@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import pathlib
+import shutil
 import zipfile
 
 import numpy as np
@@ -75,9 +77,18 @@ def test_it_learns_and_keeps_the_student_alone(run, teacher):
 
 @pytest.mark.once
 def test_an_interrupted_run_ends_with_the_same_weights(run, teacher, tmp_path):
-    made = distilled(tmp_path / "run", teacher)
+    """And goes on with the teacher that it began with alone."""
+    file = tmp_path / "teacher.keras"
+    shutil.copy(pathlib.Path(teacher) / "model.keras", file)
+    made = distilled(tmp_path / "run", str(file))
     with pytest.raises(KeyboardInterrupt):
         trained(made, callbacks=[Interrupt()])
+    changed = keras_vit.load_checkpoint(file)
+    changed.weights[0].assign(changed.weights[0] + 1)
+    changed.save(file)
+    with pytest.raises(ValueError, match="teacher is not the one.*checksum"):
+        trained(made)
+    shutil.copy(pathlib.Path(teacher) / "model.keras", file)
     other = trained(made)
     for one, two in zip(
         values(run.network), values(other.network), strict=True
