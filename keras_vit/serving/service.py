@@ -35,6 +35,7 @@ from keras_vit.io.checks import (
     check_at_most,
     check_positive,
     check_types,
+    check_unread,
 )
 from keras_vit.prediction import most_probable
 from keras_vit.prediction.embeddings_file import ImageSearch
@@ -113,6 +114,8 @@ class ServingLimits:
         for name, largest in LARGEST.items():
             check_at_most(self, largest, name)
         check_types(self)
+        if self.batch == 1:
+            check_unread(self, "batch=1", "wait_ms")
         if self.queue < self.batch:
             raise ValueError(
                 "queue must be at least batch, or no batch is ever full. "

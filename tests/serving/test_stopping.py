@@ -230,6 +230,7 @@ WRONG = {
     "bodies": (("--bodies_mb", "nan"), "bodies_mb must be above 0"),
     "all bodies": (("--bodies_mb", "1e9"), "bodies_mb must be at most 1048576"),
     "few bodies": (("--bodies_mb", "8"), "bodies_mb must be at least body_mb"),
+    "no others": (("--batch", "1", "--wait_ms", "5"), "wait_ms does nothing"),
     "a name": (("--allowed_host", "http://a"), "allowed_host must be a name"),
 }
 
