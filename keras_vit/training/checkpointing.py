@@ -962,7 +962,7 @@ def _checksum(variables) -> int | None:
     found = 0
     for variable in variables:
         values = np.asarray(to_numpy(variable), "float32")
-        found = zlib.crc32(np.ascontiguousarray(values), found)
+        found = zlib.crc32(values.tobytes(), found)
     return found if variables else None
 
 
