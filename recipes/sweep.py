@@ -146,8 +146,12 @@ def with_validation(dataset: data.Dataset) -> data.Dataset:
     if not validation:
         return dataset
     parts = (train, validation)
-    kept = {(x.kind, id(x.records), x.contents.shape[1:]) for x in parts}
-    if len(kept) > 1:
+    kept = {
+        isinstance(x, data.Examples)
+        and (x.kind, id(x.records), x.contents.shape[1:])
+        for x in parts
+    }
+    if len(kept) > 1 or False in kept:
         raise ValueError(
             f"The {len(validation)} validation images of {dataset.name} cannot "
             f"be added to the {len(train)} training images for the last run, "

@@ -30,7 +30,7 @@ from keras_vit.checkpoints.public.catalog import (
     origin_of_run,
 )
 from keras_vit.data import PreprocessingConfig
-from keras_vit.data.config import evaluation_of
+from keras_vit.data.config import GIVEN, evaluation_of
 from keras_vit.data.resizing import evaluation_fields
 from keras_vit.io.atomic_files import replacing
 from keras_vit.io.run_folder import (
@@ -112,8 +112,12 @@ REPOSITORIES = {
     "imagenet2012": "ILSVRC/imagenet-1k",
     "mnist": "ylecun/mnist",
 }
-# Where a run reads images that have no name; what it is called there.
-UNNAMED = {"folder": "imagefolder", "csv": "csv"}
+# Where a run reads images that have no name: what they are called, in words.
+UNNAMED = {
+    "folder": ("imagefolder", "a folder of images"),
+    "csv": ("csv", "a CSV file"),
+    "shards": ("shards", "images in shards"),
+}
 # Group and field of the config of a run: what the card calls it. A value of
 # the last column says nothing.
 TRAINING_FIELDS = (
@@ -671,10 +675,12 @@ def dataset_of(run: dict) -> tuple[str | None, str | None]:
     if not run:
         return None, None
     options = run.get("data") or {}
-    for source, name in UNNAMED.items():
+    for source, (name, _) in UNNAMED.items():
         if options.get(source):
             return name, None
     name = str(options.get("name") or "digits")
+    if name.partition("/")[0] == GIVEN:
+        return name.partition("/")[2] or "images in memory", None
     plain = name.partition("/")[0].partition(":")[0]
     return name, REPOSITORIES.get(plain)
 
@@ -689,7 +695,7 @@ def training_rows(run: dict, result: dict) -> list[tuple[str, str]]:
     if not run:
         return []
     name, _ = dataset_of(run)
-    described = {"imagefolder": "a folder of images", "csv": "a CSV file"}
+    described = dict(UNNAMED.values())
     rows = [("data", described.get(str(name), str(name)))]
     for group, field, title, nothing in TRAINING_FIELDS:
         options = run.get(group) if group else run

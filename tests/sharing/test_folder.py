@@ -18,6 +18,7 @@ from keras_vit.checkpoints.files.folders import read_shared
 from keras_vit.cli import main
 from keras_vit.data import PreprocessingConfig
 from keras_vit.models import BiT, Mixer
+from keras_vit.sharing import model_card
 from keras_vit.sharing.shared_folder import distinct
 from keras_vit.variants import VariantTransformer
 
@@ -47,8 +48,8 @@ def test_the_card_of_a_run_has_what_it_measured(run, tmp_path):
     (found,) = fields["model-index"]
     (task,) = found["results"]
     assert task["dataset"] == {
-        "name": "digits",
-        "type": "digits",
+        "name": "images in memory",
+        "type": "images in memory",
         "split": "test",
     }
     found = {metric["type"]: metric["value"] for metric in task["metrics"]}
@@ -510,3 +511,22 @@ def test_low_rank_adaptations_are_merged(tmp_path):
 def test_what_was_written_is_compared_without_dropout(tmp_path):
     files = pushed(build(dropout_rate=0.5), tmp_path / "folder")
     assert "model.safetensors" in files
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("options", "name", "words"),
+    [
+        ({"shards": "train-{000..099}.tar"}, "shards", "images in shards"),
+        ({"folder": "photos"}, "imagefolder", "a folder of images"),
+        ({"csv": "a.csv"}, "csv", "a CSV file"),
+        ({"name": "given/birds"}, "birds", "birds"),
+        ({"name": "given"}, "images in memory", "images in memory"),
+        ({"name": None}, "digits", "digits"),
+        ({"name": "food101:2.0.0"}, "food101:2.0.0", "food101:2.0.0"),
+    ],
+)
+def test_a_card_names_the_data_of_its_run(options, name, words):
+    config = {"data": options}
+    assert model_card.dataset_of(config)[0] == name
+    assert dict(model_card.training_rows(config, {}))["data"] == words
