@@ -104,12 +104,7 @@ def configure(
     else:
         known = {**file.config, **dict(given)}
         known |= {"architecture": architecture} if architecture else {}
-        known_activation = known.get("activation")
         configured = CONFIGURE[family](checkpoint, image_size, known)
-        is_open = configured.fields.get("gated_mlp") and not known_activation
-        if architecture is not None and not is_open:
-            what = f"shows what it is, but architecture={architecture!r}"
-            refuse(file.path, what, "Leave out architecture.")
     configured.notes.extend(file.notes)
     if head := checkpoint.other_head:
         configured.notes.append(
