@@ -765,7 +765,7 @@ def check_trains_all(method: str, training, *, with_classes: bool) -> None:
         names += ("class_weight", "loss", "label_smoothing", "head_bias")
     for name in names:
         found = getattr(training, name)
-        if found != getattr(type(training), name):
+        if found not in (getattr(type(training), name), 0):  # 0 is nothing.
             what = "" if with_classes else ", and without classes"
             raise ValueError(
                 f"method={method!r} trains the whole model{what}. Received: "

@@ -157,7 +157,7 @@ def replaced(made, **groups):
         ({"training": {"trainable": "head"}}, "the whole model.*'head'"),
         ({"training": {"lora_rank": 2}}, "lora_rank=2"),
         ({"training": {"loss": "sigmoid"}}, "without classes.*'sigmoid'"),
-        ({"training": {"label_smoothing": 0.0}}, "label_smoothing=0.0. Leave"),
+        ({"training": {"label_smoothing": 0.2}}, "label_smoothing=0.2. Leave"),
         ({"training": {"head_bias": -1.0}}, "without classes.*head_bias=-1.0"),
     ],
 )
