@@ -109,6 +109,7 @@ def result_of(recipe: Recipe, dataset=None) -> dict | None:
 def _check_images(folder, dataset, recipe):
     """Raise a ValueError where a finished run was of other images."""
     images = list_images(dataset, recipe.data)
+    run_folder.get(folder, MANIFEST)
     if images is None or not (folder / MANIFEST).is_file():
         return
     if found := changes(read_manifest(folder / MANIFEST), images):

@@ -221,7 +221,7 @@ def _labels_of(stage, unlabelled) -> np.ndarray:
     run_folder.get(folder, LABELS_FILE)  # Other processes have a copy each.
     with np.load(path, allow_pickle=False) as arrays:
         probabilities = arrays["probabilities"]
-        same = str(arrays["sha256"]) == _digest(unlabelled)
+        same = str(arrays.get("sha256")) == _digest(unlabelled)
     if not same:
         raise ValueError(
             f"{str(path)!r} has the labels of {len(probabilities)} images, and "
