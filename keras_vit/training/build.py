@@ -75,9 +75,9 @@ __all__ = [
     "make_trainable",
     "make_validation",
     "own_variables",
-    "teacher_variables",
     "regression",
     "targets_of",
+    "teachers_in",
     "to_units",
     "validation_batches",
 ]
@@ -1051,14 +1051,13 @@ class Teacher(keras.Layer):
 
 def own_variables(model: keras.Model) -> list[keras.Variable]:
     """Return the variables of a network without those of a `Teacher` in it."""
-    others = {id(x) for x in teacher_variables(model)}
+    others = {id(y) for x in teachers_in(model) for y in x.variables}
     return [x for x in model.variables if id(x) not in others]
 
 
-def teacher_variables(model: keras.Model) -> list[keras.Variable]:
-    """Return the variables of a `Teacher` in a network; [] without one."""
-    teachers = [x for x in model.layers if isinstance(x, Teacher)]
-    return [variable for x in teachers for variable in x.variables]
+def teachers_in(model: keras.Model) -> list[Teacher]:
+    """Return each `Teacher` in a network."""
+    return [x for x in model.layers if isinstance(x, Teacher)]
 
 
 def _is_block(layer):

@@ -49,7 +49,7 @@ from keras_vit.runtime.workarounds import (
     is_schedule_free,
     schedule_free_pairs,
 )
-from keras_vit.training.build import own_variables, teacher_variables
+from keras_vit.training.build import own_variables, teachers_in
 from keras_vit.training.distribution.processes import (
     agreed,
     is_first,
@@ -474,7 +474,8 @@ class Checkpoints(keras.callbacks.Callback):
         self.arrays, self.record = checkpoint or ({}, None)
 
     def on_train_begin(self, logs=None):
-        self._teacher = _checksum(teacher_variables(self.model))
+        taught = [y for x in teachers_in(self.model) for y in x.weights]
+        self._teacher = _checksum(taught)
         if self.record is not None:
             self._check_teacher(self.record)
             # Keras's callbacks forget everything where a training begins.
