@@ -17,12 +17,7 @@ from keras_vit.analysis.report.run_files import (
     learning_curves,
 )
 from keras_vit.data.image_reader import naming_broken_images
-from keras_vit.data.manifest import (
-    MANIFEST,
-    changes,
-    list_images,
-    read_manifest,
-)
+from keras_vit.data.manifest import list_images
 from keras_vit.io.atomic_files import replacing
 from keras_vit.io.run_folder import RESULT
 from keras_vit.runtime.machine import versions
@@ -32,7 +27,11 @@ from keras_vit.training.defaults import settled
 from keras_vit.training.distribution.processes import agreed
 from keras_vit.training.metrics_log import report_result
 from keras_vit.training.run import files as run_folder
-from keras_vit.training.run.resume import differences, with_given
+from keras_vit.training.run.resume import (
+    changed_images,
+    differences,
+    with_given,
+)
 
 __all__ = [
     "batches_of",
@@ -108,11 +107,7 @@ def result_of(recipe: Recipe, dataset=None) -> dict | None:
 
 def _check_images(folder, dataset, recipe):
     """Raise a ValueError where a finished run was of other images."""
-    images = list_images(dataset, recipe.data)
-    run_folder.get(folder, MANIFEST)
-    if images is None or not (folder / MANIFEST).is_file():
-        return
-    if found := changes(read_manifest(folder / MANIFEST), images):
+    if found := changed_images(folder, list_images(dataset, recipe.data)):
         raise ValueError(
             f"The images of the finished run in {str(folder)!r} are not those "
             f"of today: {'; '.join(found)}. Put them back, choose another "

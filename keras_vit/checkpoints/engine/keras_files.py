@@ -292,11 +292,8 @@ class _Stored:
         if type(content) is dict and content.get("registered_name") == PAIR:
             self.tower = TOWER
             content = content["config"][TOWER]
-        known = {CONFIG, WEIGHTS, METADATA, CLASS_NAMES}
-        known |= {
-            x for x in self.parts.names if self.tower and x.startswith(ASSETS)
-        }
-        if not set(self.parts.names) <= known:
+        others = {*self.parts.names} - {CONFIG, WEIGHTS, METADATA, CLASS_NAMES}
+        if not all(self.tower and x.startswith(ASSETS) for x in others):
             _refuse_members(self.path, self.parts.names)
         return content
 

@@ -41,6 +41,7 @@ from keras_vit.training.stages import Plan
 
 __all__ = [
     "as_begun",
+    "changed_images",
     "differences",
     "is_longer",
     "open_run",
@@ -110,7 +111,7 @@ def as_begun(recipe: Recipe) -> Recipe:
 
 
 def with_given(recipe: Recipe, dataset: Dataset | None) -> Recipe:
-    """The recipe with the data that a data set was opened by, if it is given.
+    """Return the recipe with the data that a given data set was opened by.
 
     Raises:
         ValueError: when the recipe describes other data.
@@ -159,10 +160,8 @@ def same_images(
     def compare():
         if not _continues(folder, recipe):  # `open_run` refuses another config.
             return None
-        run_folder.get(folder, MANIFEST, NAMES)
-        if images is None or not (folder / MANIFEST).is_file():
-            return None
-        found = changes(read_manifest(folder / MANIFEST), images)
+        run_folder.get(folder, NAMES)
+        found = changed_images(folder, images)
         if not found:
             return None
         what = (
@@ -181,6 +180,17 @@ def same_images(
 
     names = agreed(compare)
     return dataset if names is None else with_classes(dataset, names)
+
+
+def changed_images(
+    folder: pathlib.Path, images: Sequence[Image] | None
+) -> list[str]:
+    """Describe how images differ from those that the run in a folder has."""
+    run_folder.get(folder, MANIFEST)
+    path = folder / MANIFEST
+    if images is None or not path.is_file():
+        return []
+    return changes(read_manifest(path), images)
 
 
 def _continues(folder, recipe):
