@@ -281,12 +281,11 @@ def by_labels(arguments, save_labels=None):
 
 def _saving_labels(arguments):
     """Load the classifier of --labels, and write what it computed of them."""
-    from keras_vit.prediction import load_zero_shot
-    from keras_vit.text.zero_shot import checked_path, class_embeddings
+    from keras_vit.prediction.by_labels import load_zero_shot, words_of
+    from keras_vit.text.zero_shot import checked_path
 
-    path, template = checked_path(arguments.save_labels), arguments.template
-    given = {} if template is None else {"template": template}
-    labels = class_embeddings(arguments.model, arguments.labels, **given)
+    path = checked_path(arguments.save_labels)
+    labels = words_of(arguments.model, arguments.labels, arguments.template)
     labels.save(path)
     return load_zero_shot(
         arguments.model, labels, image_size=arguments.image_size

@@ -15,7 +15,7 @@ from keras_vit.exporting.export import export_pair
 from keras_vit.prediction import as_encoder
 from keras_vit.prediction.embeddings_file import load_search
 from keras_vit.prediction.exported_pair import ExportedPair
-from keras_vit.text import load_image_text
+from keras_vit.text import load_class_embeddings, load_image_text
 
 pytestmark = [
     pytest.mark.skipif(
@@ -89,6 +89,19 @@ def test_labels_are_those_of_the_model(exported, photos):
     )
     for one, other in zip(found, wanted, strict=True):
         assert dict(one.classes) == pytest.approx(dict(other.classes), abs=1e-4)
+
+
+def test_labels_are_saved_as_those_of_the_model(exported, photos, tmp_path):
+    (tmp_path / "labels.txt").write_text("cat\ndog\n")
+    vectors = []
+    for number, model in enumerate(exported):
+        words = ["predict", model, photos, "--labels", tmp_path / "labels.txt"]
+        words += ["--save_labels", tmp_path / f"{number}.npz"]
+        assert main([*map(str, words)]) == 0
+        found = load_class_embeddings(tmp_path / f"{number}.npz")
+        assert found.names == ("cat", "dog")
+        vectors.append(found.vectors)
+    np.testing.assert_allclose(*vectors, atol=1e-4)
 
 
 def test_a_search_is_that_of_the_model(exported, photos, tmp_path):
