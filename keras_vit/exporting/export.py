@@ -31,6 +31,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.checkpoints.files.folders import PAIR
 from keras_vit.checkpoints.public.catalog import origin_of, origin_of_run
 from keras_vit.data import (
     Examples,
@@ -75,7 +76,6 @@ from keras_vit.prediction.exported_model import (
     read_record,
 )
 from keras_vit.prediction.exported_pair import (
-    PAIR,
     TOKENIZER,
     ExportedPair,
     ExportedTexts,

@@ -103,6 +103,9 @@ class ExportedModel:
         if self.resizes:
             self.image_size = tuple(self.config.image_size)
 
+    def __repr__(self):
+        return f"ExportedModel({str(self.path)!r})"
+
     def check_image_size(self, image_size: Any) -> None:
         """Raise a ValueError for a size in pixels other than the file's."""
         check_own_size(

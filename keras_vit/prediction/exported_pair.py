@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.checkpoints.files.folders import PAIR
 from keras_vit.data.resizing import Geometry
 from keras_vit.prediction.classifier import Classifier, load_classifier
 from keras_vit.prediction.encoder import Encoder
@@ -25,9 +26,8 @@ from keras_vit.text.tokenizer import Tokenizer
 from keras_vit.text.tower import TextConfig
 from keras_vit.text.zero_shot import ClassEmbeddings, TextEncoder
 
-__all__ = ["PAIR", "ExportedPair", "digest_of", "exported_pair"]
+__all__ = ["ExportedPair", "digest_of", "exported_pair"]
 
-PAIR = "pair.json"
 TOKENIZER = "tokenizer"  # a folder, beside the files of the towers
 LARGEST_RECORD = 2**20  # bytes
 LARGEST_CONTEXT = 2**16  # tokens; ids of a batch are that long

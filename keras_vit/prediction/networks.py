@@ -118,15 +118,21 @@ def _say_once(path, what) -> None:
     warnings.warn(f"{path!r}: {what}. {advice}", stacklevel=4)
 
 
+# An attribute of what is no model by itself, and what to give instead.
+INSTEAD = {
+    "image_tower": "Give its image_tower, or labels to predict.",
+    "runtime": "It is a program: take the weights that it was exported from.",
+}
+
+
 def check_network(model: Any) -> None:
     """Raises a ValueError unless this is a model of keras_vit."""
     if not isinstance(model, MODELS):
-        both = hasattr(model, "image_tower")
-        hint = " Give its image_tower, or labels to predict." if both else ""
+        hints = [y for x, y in INSTEAD.items() if hasattr(model, x)]
         raise ValueError(
             "A model is the name or path of its weights, or a model of "
             f"keras_vit. Received: {model!r} of type {type(model).__name__}."
-            f"{hint}"
+            + "".join(f" {x}" for x in hints)
         )
 
 

@@ -256,6 +256,8 @@ def test_readers_of_npz_do_not_see_the_record(tmp_path):
         ("x.gguf", b"GGUF\3\0\0\0\1", "GGUF.*safetensors of the model"),
         ("x.onnx", b"\x08\x07\x12\x07pytorch", "ONNX.*exported from"),
         ("x.bin", b"\x80\x02}q\x00.", "pickle.*save_file.torch.load"),
+        ("x.png", b"\x89PNG\r\n\x1a\n", "a picture.*model, and then"),
+        ("x.jpg", b"\xff\xd8\xff\xe0\0\x10JFIF", "a picture.*model, and then"),
     ],
 )
 def test_a_file_of_another_kind_says_what_to_take(
@@ -264,6 +266,26 @@ def test_a_file_of_another_kind_says_what_to_take(
     (tmp_path / name).write_bytes(start)
     with pytest.raises(ValueError, match=message):
         load_checkpoint(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("files", "embeddings of images.*keras-vit search"),
+        ("names", "embeddings of classes.*--labels"),
+    ],
+)
+def test_embeddings_in_place_of_weights_are_named(names, message, tmp_path):
+    arrays = {names: np.array(["a"]), "vectors": np.ones((1, 2))}
+    np.savez(tmp_path / "x.npz", metadata=np.array("{}"), **arrays)
+    with pytest.raises(ValueError, match=message):
+        load_checkpoint(tmp_path / "x.npz")
+
+
+def test_an_exported_pair_in_place_of_weights_is_named(tmp_path):
+    (tmp_path / "pair.json").write_text("{}")
+    with pytest.raises(ValueError, match="exported image-text.*Take the weig"):
+        load_checkpoint(tmp_path)
 
 
 def test_a_whole_model_in_hdf5_loads_into_a_model(tmp_path):

@@ -186,6 +186,7 @@ PICKLE = (
     'weights_only=True), "model.safetensors"), of a file with more than '
     "tensors its state_dict."
 )
+MODEL_FIRST = "Give the model, and then the pictures."
 MAGIC = {b"PK\x03\x04": "zip", b"\x89HDF\r\n\x1a\n": "h5"}
 # How other files begin: what they are, what to do about it.
 REFUSED = {
@@ -206,6 +207,19 @@ REFUSED = {
         "Take the weights that it was exported from.",
     ),
     b"PK": ("an empty or damaged zip archive", DOWNLOAD),
+    b"\x89PNG": ("a picture, not a file of weights", MODEL_FIRST),
+    b"\xff\xd8\xff": ("a picture, not a file of weights", MODEL_FIRST),
+}
+# What the package writes besides weights: its tensors, and where they belong.
+WRITTEN = {
+    frozenset({"files", "metadata", "vectors"}): (
+        "holds embeddings of images, and no weights",
+        "Give it to `keras-vit search`, or the model that they are of.",
+    ),
+    frozenset({"names", "metadata", "vectors"}): (
+        "holds embeddings of classes, and no weights",
+        "Give it as --labels, and the model that they are of.",
+    ),
 }
 
 
@@ -581,6 +595,8 @@ def _refuse_several(file, parts) -> NoReturn:
 
 
 def _refuse_unknown(file, layouts) -> NoReturn:
+    if written := WRITTEN.get(frozenset(file.tensors)):
+        refuse(file.path, *written)
     shown = ", ".join(list(file.tensors)[:5]) or "nothing"
     says = file.metadata.get(CONFIG)
     refuse(

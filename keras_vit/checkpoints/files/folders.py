@@ -32,6 +32,7 @@ __all__ = [
     "Adapter",
     "CONFIG",
     "MERGE",
+    "PAIR",
     "RECORD",
     "WEIGHT_FILES",
     "open_adapter",
@@ -43,6 +44,7 @@ MAX_FILES = 1000
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.safetensors")
 CONFIG = "config.json"
 SAVED_MODEL = "saved_model.pb"  # of a program, which is no weights
+PAIR = "pair.json"  # of two programs, an exported image-text model
 RECORD = "keras_vit.json"  # in a folder that was shared
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -266,6 +268,8 @@ def _weight_files(path) -> list:
     if len(found) != 1:
         if (path / SAVED_MODEL).is_file():
             _refuse_program(path)
+        if (path / PAIR).is_file():
+            _refuse_pair(path)
         have = ", ".join(sorted(x.name for x in path.iterdir())[:10])
         inner = sorted(x.parent.name for x in path.glob("*/*.safetensors"))
         cure = f"Give a folder in it, such as {inner[-1]!r}. " if inner else ""
@@ -286,6 +290,15 @@ def _refuse_program(path) -> NoReturn:
         "holds no weights but a SavedModel, which is a program",
         f"What keras_vit.export wrote, and you trust, is opened by its name "
         f"{str(path / SAVED_MODEL)!r}.",
+    )
+
+
+def _refuse_pair(path) -> NoReturn:
+    refuse(
+        path,
+        "holds no weights but an exported image-text model, which is a program",
+        "It is for labels, embeddings and searches. Take the weights that it "
+        "was exported from.",
     )
 
 
