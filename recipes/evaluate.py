@@ -37,7 +37,7 @@ from named_data.sources import SOURCES
 from keras_vit import data, evaluation, preprocessing
 from keras_vit.analysis.report import explain_run
 from keras_vit.data import DataConfig, Examples, PreprocessingConfig, Share
-from keras_vit.data.config import data_of_run, evaluation_of, with_chosen_reader
+from keras_vit.data.config import chosen_reader, data_of_run, evaluation_of
 from keras_vit.data.dataset import content_hashes
 from keras_vit.data.image_reader import say_colour_changes
 from keras_vit.data.manifest import MANIFEST, read_manifest
@@ -233,22 +233,21 @@ def write_all_numbers(recipe, numbers, names, result) -> dict:
 
 def complete(recipe: Evaluation) -> Evaluation:
     """Fill in the data that a run was trained on, or that of a trial."""
-    asked = with_chosen_reader(recipe.data)
+    asked, run = recipe.data, {}
     if recipe.smoke:
-        digits = DataConfig(
+        asked = DataConfig(
             name="digits", max_examples=SMOKE_IMAGES, reader=asked.reader
         )
-        return dataclasses.replace(recipe, data=digits, batch_size=16)
-    recipe = dataclasses.replace(recipe, data=asked)
-    folder = on_disk(str(recipe.model.weights))
-    config = pathlib.Path(folder, CONFIG)
-    if not config.is_file():
-        return recipe
-    if asked == DataConfig(reader=asked.reader):
-        # What read the images there may not be here.
-        found = data_of_run(read_config(config.parent), reader=asked.reader)
-        return dataclasses.replace(recipe, data=found)
-    return recipe
+        recipe = dataclasses.replace(recipe, batch_size=16)
+    folder = pathlib.Path(on_disk(str(recipe.model.weights)))
+    if not recipe.smoke and (folder / CONFIG).is_file():
+        run = read_config(folder)
+    begun = (run.get("data") or {}).get("reader")
+    reader = chosen_reader(asked.reader, begun)
+    if run and asked == DataConfig(reader=asked.reader):
+        asked = data_of_run(run)
+    asked = dataclasses.replace(asked, reader=reader)
+    return dataclasses.replace(recipe, data=asked)
 
 
 def as_trained(recipe: Evaluation, model) -> Evaluation:

@@ -29,7 +29,7 @@ from named_data.sources import SOURCES
 from keras_vit import data
 from keras_vit.analysis.plots import new_figure
 from keras_vit.data import DataConfig, PreprocessingConfig, Share
-from keras_vit.data.config import with_chosen_reader
+from keras_vit.data.config import chosen_reader
 from keras_vit.evaluation import Together
 from keras_vit.evaluation.few_shot import (
     FewShot,
@@ -75,7 +75,9 @@ def run(recipe: FewShot) -> dict:
         OSError: when weights cannot be fetched.
     """
     check_packages(recipe.data, SOURCES)
-    recipe = dataclasses.replace(recipe, data=with_chosen_reader(recipe.data))
+    reader = chosen_reader(recipe.data.reader)
+    data_config = dataclasses.replace(recipe.data, reader=reader)
+    recipe = dataclasses.replace(recipe, data=data_config)
     run_folder.local(recipe.run_dir)  # Of a store, errors show at once.
     with on_devices(recipe.distribution, recipe.batch_size) as share:
         return evaluate(recipe, share)

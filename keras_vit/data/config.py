@@ -32,7 +32,6 @@ __all__ = [
     "hide_accelerators",
     "options_before",
     "preprocessing_in",
-    "with_chosen_reader",
 ]
 
 
@@ -605,8 +604,12 @@ GIVEN = "given"
 WITHOUT_TENSORFLOW = ("digits", "hf:", GIVEN)
 
 
-def chosen_reader(reader: str) -> str:
+def chosen_reader(reader: str, begun: str | None = None) -> str:
     """Return the reader that "auto" stands for; any other as it is.
+
+    Args:
+        reader: one of `READERS`.
+        begun: what read the images of a run; "auto" keeps it if it is here.
 
     Example:
         >>> chosen_reader("auto")
@@ -615,13 +618,10 @@ def chosen_reader(reader: str) -> str:
     check_choice("reader", reader, READERS)
     if reader != "auto":
         return reader
+    if begun == "pillow":
+        return begun
     found = importlib.util.find_spec("tensorflow") is not None
     return "tensorflow" if found else "pillow"
-
-
-def with_chosen_reader(config: DataConfig) -> DataConfig:
-    """Return the config with the reader that its "auto" stands for."""
-    return dataclasses.replace(config, reader=chosen_reader(config.reader))
 
 
 def data_packages(

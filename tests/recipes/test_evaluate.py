@@ -122,6 +122,7 @@ def test_run_folder_is_evaluated_on_its_own_data(model, run, images, tmp_path):
     config = yaml.safe_load((folder / "config.yaml").read_text())
     assert config["preprocessing"]["evaluation"] == "squash"
     assert config["model"]["activation"] == "sigmoid"
+    assert config["data"]["reader"] == "pillow"
     names = {path.name for path in folder.iterdir()}
     assert names == {
         "attention.npz",

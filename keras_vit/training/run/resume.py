@@ -101,11 +101,8 @@ def as_begun(recipe: Recipe) -> Recipe:
         }
     changes.pop("reader", None)
     if recipe.data.reader == "auto":
-        reader = chosen_reader("auto")
         # TensorFlow may not be installed here: then the run is refused.
-        changes["reader"] = (
-            "pillow" if begun.get("reader") == "pillow" else reader
-        )
+        changes["reader"] = chosen_reader("auto", begun.get("reader"))
     data = dataclasses.replace(recipe.data, **changes)
     return dataclasses.replace(recipe, data=data)
 
