@@ -103,6 +103,7 @@ OPTIONS = {
     "vit": {
         **SIZE,
         **TOKENS,
+        "head_bias": [-6.0, None],
         "mlp_dim": [13],
         "num_heads": [4],
         "key_value_heads": [

@@ -368,7 +368,7 @@ def _wrong_head(layout, target, features) -> list:
     config = target.config
     bare = config.get("num_classes") and config.get("head_bias", 0.0) is None
     if bare and "predictions/bias" in layout.rows(features):
-        return ["always has a bias of the classification layer"]
+        return ["always has a bias of the head, the model head_bias=None"]
     return []
 
 
