@@ -646,6 +646,13 @@ class ViTConfig:
                 f"{self.register_tokens}. Use another pooling."
             )
         check_heads(self.hidden_dim, self.num_heads)
+        if self.rope and self.hidden_dim // self.num_heads % 4:
+            raise ValueError(
+                "rope rotates pairs of features on two axes, so that a head "
+                "has a multiple of 4. Received: "
+                f"rope={self.rope!r}, hidden_dim={self.hidden_dim}, num_heads="
+                f"{self.num_heads}. Change one of the three."
+            )
         if self.resnet_units is None:
             check_divisible(self.image_size, self.patch_size)
         else:
@@ -682,6 +689,9 @@ class ViTConfig:
         if self.window_size:
             needed = {"relative_position_kind": "decomposed"}
             check_needed(self, "window_size", needed)
+        if self.relative_position_kind == "table":
+            needed = {"register_tokens": 0, "distillation_token": False}
+            check_needed(self, "relative_position_bias", needed)
         if self.relative_position_kind == "decomposed":
             check_needed(
                 self,

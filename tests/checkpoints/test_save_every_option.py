@@ -525,6 +525,7 @@ NOT_TOGETHER = {
         "layer_scale_init": 0.1,
     },
     "no pooling='none' of tokens with a neck": {**SAM, "pooling": "none"},
+    "always has projection_bias=True": {**SAM, "projection_bias": False},
     "either patch_bias or norm_before_blocks": {
         **EVA,
         "norm_before_blocks": True,

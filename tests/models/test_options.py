@@ -309,6 +309,19 @@ def test_a_field_that_another_leaves_nothing_to_is_refused(family, field):
     assert model.config_class(**plain)
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({**RELATIVE, "register_tokens": 1}, "register_tokens=1"),
+        ({**RELATIVE, "distillation_token": True}, "distillation_token=True"),
+        ({"rope": "axial", "num_heads": 4}, "rope='axial', hidden_dim=8"),
+    ],
+)
+def test_what_no_layer_computes_is_refused_by_the_config(fields, message):
+    with pytest.raises(ValueError, match=message):
+        ViTConfig(**{**SMALL, "hidden_dim": 8, **fields})
+
+
 def test_each_field_that_may_have_nothing_to_do_is_tried():
     assert IDLE == {
         (family, name): row.unless

@@ -357,7 +357,7 @@ def _wrong_layers(layout, config) -> list:
         )
     problems += [
         f"always has {name}=True"
-        for name in ("patch_bias", "qkv_bias")
+        for name in ("patch_bias", "qkv_bias", "projection_bias")
         if config.get(name) is False and name not in layout.optional
     ]
     return problems
