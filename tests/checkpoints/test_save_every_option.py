@@ -526,6 +526,7 @@ NOT_TOGETHER = {
     },
     "no pooling='none' of tokens with a neck": {**SAM, "pooling": "none"},
     "always has projection_bias=True": {**SAM, "projection_bias": False},
+    "it has no key_bias=False": {**SAM, "key_bias": False},
     "either patch_bias or norm_before_blocks": {
         **EVA,
         "norm_before_blocks": True,

@@ -317,7 +317,12 @@ FEATURES = {
     "gates_last": "gated_mlp",
     "spatial_gating": "mixing='spatial_gating'",
     "root_only": "resnet_units=()",
-    "patch_stem": "patch_stem",
+    "query_value_biases": "key_bias=False",
+    "grouped_qkv": "key_value_heads",
+    "gammas": "layer_scale_init",
+    "parallel": "mlp_placement='beside'",
+    "mlp_bias": "mlp_placement='beside' with qkv_bias=False",
+    "fused_output": "differential_attention with mlp_placement='beside'",
 }
 
 
