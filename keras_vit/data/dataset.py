@@ -594,7 +594,7 @@ def split_by_content(
     So images that are added or removed move no other, and equal images never
     part. The fractions are met about as well as by throwing dice. A part that
     would get nothing of a class takes the image whose place is nearest to
-    its own.
+    its own, until it has another.
 
     Args:
         hashes: N texts.
