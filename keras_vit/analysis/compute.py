@@ -190,10 +190,11 @@ def _spatial_gating_block(layer, shape):
 
 def _attention_pooling(layer, shape):
     tokens, dim = shape
+    tokens -= layer.num_prefix_tokens  # which it does not read
     one = (1, dim)
     query = _dense(layer.query, one) if layer.project_query else 0
     mlp = 0 if layer.mlp_dim is None else _mlp(layer.mlp, one)
-    products = _dense(layer.key_value, shape) + 2 * tokens * dim
+    products = _dense(layer.key_value, (tokens, dim)) + 2 * tokens * dim
     return query + products + _dense(layer.out, one) + mlp
 
 

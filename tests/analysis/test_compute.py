@@ -5,7 +5,12 @@ import pytest
 
 import keras_vit
 from keras_vit.analysis.compute import multiply_adds
-from keras_vit.models import Mixer, MixerConfig
+from keras_vit.models import (
+    Mixer,
+    MixerConfig,
+    VisionTransformer,
+    ViTConfig,
+)
 
 # 10^9 at 224 pixels: timm's benchmark tables. They add norms and the
 # standardisation of weights, which come to 3 % in the smallest hybrid.
@@ -90,6 +95,48 @@ def test_block_by_hand():
     products = 2 * 5 * 5 * 8
     mlp = 2 * 5 * 8 * 24
     assert multiply_adds(model) == {"block": projections + products + mlp}
+
+
+TINY = {
+    **{"image_size": 16, "patch_size": 4, "hidden_dim": 8, "num_heads": 2},
+    **{"num_layers": 2, "mlp_dim": 12, "num_classes": 3, "pooling": "mean"},
+}
+RELATIVE = {"relative_position_bias": True}
+WINDOWS = {"class_token": False, "window_size": 3, **RELATIVE}
+# Options by which a model computes more or less, and what they need.
+COUNTED = {
+    "mean": {},
+    "map": {"pooling": "map"},
+    "map of all tokens": {"pooling": "map", "pool_prefix_tokens": True},
+    "attention": {"pooling": "attention", "distillation_token": True},
+    "registers": {"pooling": "max", "register_tokens": 3},
+    "a gate": {"gated_mlp": True, "activation": "silu"},
+    "side by side": {"mlp_placement": "beside"},
+    "differential": {"differential_attention": True},
+    "grouped keys": {"key_value_heads": (1, 2)},
+    "talking heads": {"talking_heads": True},
+    "an MLP of positions": {**RELATIVE, "relative_position_kind": "mlp"},
+    "windows": {**WINDOWS, "relative_position_kind": "decomposed"},
+    "a stem": {"patch_stem": (2, 2), "image_size": (8, 16)},
+    "a ResNet": {"resnet_units": (1,), "image_size": 32, "patch_size": 2},
+    "a head of two layers": {"representation_dim": 5},
+}
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="it is torch that counts"
+)
+@pytest.mark.parametrize("name", COUNTED)
+def test_multiply_adds_are_those_that_torch_counts(name):
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    config = ViTConfig(**{**TINY, **COUNTED[name]})
+    model = VisionTransformer(config)
+    image = keras.ops.ones((1, *config.image_size, 3))
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as found:
+        model(image, training=False)
+    assert 2 * sum(multiply_adds(model).values()) == found.get_total_flops()
 
 
 def test_unknown_image_size():
