@@ -42,6 +42,14 @@ def test_shape_that_contradicts_the_input_tensor():
         )
 
 
+def test_shape_may_be_given_with_the_input_tensor():
+    inputs = keras.Input((32, 32, 3))
+    model = keras_vit.ViT_Ti16(
+        weights=None, input_tensor=inputs, input_shape=(32, 32, 3)
+    )
+    assert model.inputs[0] is inputs
+
+
 def test_heads_that_do_not_divide_the_width():
     with pytest.raises(ValueError, match="num_heads=5 does not divide"):
         ViTConfig(num_heads=5)

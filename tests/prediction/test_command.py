@@ -13,6 +13,7 @@ import pytest
 
 import keras_vit
 from keras_vit.cli import main
+from keras_vit.cli.terminal import waiting
 
 ROOT = Path(__file__).parents[2]
 
@@ -152,6 +153,16 @@ def test_progress_is_shown_on_a_terminal_alone(
     printed = capsys.readouterr()
     assert "Images" in printed.err
     assert len(json.loads(printed.out)) == 3
+
+
+def test_work_is_shown_beside_what_is_printed(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with waiting("Writing a.onnx"):
+        pass
+    printed = capsys.readouterr()
+    assert "Writing a.onnx" in printed.err
+    assert not printed.out
 
 
 def test_prediction_needs_no_tensorflow(run_folder, photos):

@@ -434,6 +434,14 @@ def test_a_file_of_npz_leaves_out_names_that_are_too_long(tmp_path):
     assert found == model.trained_as.but(class_names=None)
 
 
+def test_a_keras_file_leaves_out_names_that_are_too_long(tmp_path):
+    names = tuple(f"{'x' * 400_000}{i}" for i in range(3))
+    model = known_model(preprocessing=SQUASH, class_names=names)
+    model.save(tmp_path / "a.keras")
+    found = load_checkpoint(tmp_path / "a.keras").trained_as
+    assert found == model.trained_as.but(class_names=None)
+
+
 def test_another_head_has_other_names_and_the_same_images(tmp_path):
     model = known_model()
     model.save(tmp_path / "a.keras")
