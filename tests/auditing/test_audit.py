@@ -50,6 +50,9 @@ def test_wrong_labels_are_found(flipped):
     hits = set(images_of(found, "label")) & wrong.keys()
     assert len(hits) >= 0.9 * len(wrong)
     assert len(hits) >= 0.8 * len(images_of(found, "label"))
+    (note,) = [x for x in found.notes if "similar images agree" in x]
+    share = float(note.partition("agree with ")[2].partition("%")[0]) / 100
+    assert share == pytest.approx(1 - len(wrong) / 600, abs=0.03)
 
 
 def test_true_classes_are_suggested(flipped):

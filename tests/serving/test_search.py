@@ -198,14 +198,32 @@ def test_a_model_of_a_search_alone_names_no_classes(search):
     assert asks['keras_vit_requests_total{path="/search",status="200"}'] > 0
 
 
-def test_labels_and_a_search(folder, tmp_path, monkeypatch):
-    """Both by one command; the files of another model are refused."""
+@pytest.fixture
+def given(monkeypatch):
+    """The service of a server that is not run, as "it"."""
     given = {}
     monkeypatch.setattr(
         server_module,
         "_run",
         lambda service, application, listener: given.update(it=service) or 0,
     )
+    return given
+
+
+def test_a_model_with_classes_names_them_beside_a_search(
+    folder, tmp_path, given
+):
+    run, file = served.save_run(tmp_path / "run"), tmp_path / "a.npz"
+    words = ("embed", run, folder / "photos", "-o", file)
+    assert main([*map(str, words)]) == 0
+    words = ("serve", run, "--port", 0, "--embeddings", file)
+    assert main([*map(str, words)]) == 0
+    assert given["it"].classifier.class_names == served.NAMES
+    assert len(given["it"].search.names) == 6
+
+
+def test_labels_and_a_search(folder, tmp_path, given):
+    """Both by one command; the files of another model are refused."""
     (tmp_path / "labels.txt").write_text("cat\ndog\n")
     labels = ["--labels", str(tmp_path / "labels.txt"), "--port", "0"]
     files = ["--embeddings", str(folder / "photos.npz")]
