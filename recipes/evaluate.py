@@ -242,11 +242,12 @@ def complete(recipe: Evaluation) -> Evaluation:
     folder = pathlib.Path(on_disk(str(recipe.model.weights)))
     if not recipe.smoke and (folder / CONFIG).is_file():
         run = read_config(folder)
-    begun = (run.get("data") or {}).get("reader")
-    reader = chosen_reader(asked.reader, begun)
-    if run and asked == DataConfig(reader=asked.reader):
+    reader, begun = asked.reader, (run.get("data") or {}).get("reader")
+    if run and asked == DataConfig(reader=reader):
         asked = data_of_run(run)
-    asked = dataclasses.replace(asked, reader=reader)
+    elif asked.name:  # Data by name may be read by TensorFlow alone.
+        begun = None
+    asked = dataclasses.replace(asked, reader=chosen_reader(reader, begun))
     return dataclasses.replace(recipe, data=asked)
 
 

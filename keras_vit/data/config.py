@@ -296,9 +296,9 @@ class DataConfig:
     fractions. "content": by the hash of each file, so that files which are
     added or removed move no other image, but of a class of which a part would
     have none, and equal images are in one part; the fractions are met
-    approximately. "position": by number in the list of
-    all images. Data by name, in shards and in stores, whose contents are not
-    at hand, is cut by position."""
+    approximately. "position": by number in the list of all images. Data by
+    name, in shards and in stores, whose contents are not at hand, is cut by
+    position."""
 
     sampling: str = "uniform"
     """How often an image is trained on: "uniform", once in each epoch; or

@@ -14,7 +14,9 @@ from recipe_scripts import TINY, script
 from text_cases import FOLDER
 
 import keras_vit
+from keras_vit.data.config import DataConfig, chosen_reader
 from keras_vit.data.manifest import Image, write_manifest
+from keras_vit.evaluation.config import ModelSource
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.trained_as import TrainedAs
 from keras_vit.training.run import files as run_folder
@@ -137,6 +139,20 @@ def test_run_folder_is_evaluated_on_its_own_data(model, run, images, tmp_path):
         "report.html",
         "result.json",
     }
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["folder", "csv", "shards", "name"])
+def test_files_are_read_as_those_of_the_run(name, run):
+    module = script("evaluate")
+    recipe = module.Evaluation(
+        model=ModelSource(weights=str(run)), data=DataConfig(**{name: "x"})
+    )
+    found = module.complete(recipe).data
+    assert getattr(found, name) == "x"
+    # Data by name may be read by TensorFlow alone.
+    wanted = chosen_reader("auto") if name == "name" else "pillow"
+    assert found.reader == wanted
 
 
 def test_classes_by_words(images, tmp_path, capsys):
