@@ -1,5 +1,6 @@
 """The evaluation recipe: run folders, files and folders of images."""
 
+import dataclasses
 import hashlib
 import json
 import shutil
@@ -16,7 +17,7 @@ from text_cases import FOLDER
 import keras_vit
 from keras_vit.data.config import DataConfig, chosen_reader
 from keras_vit.data.manifest import Image, write_manifest
-from keras_vit.evaluation.config import ModelSource
+from keras_vit.evaluation.config import Evaluation, ModelSource
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.trained_as import TrainedAs
 from keras_vit.training.run import files as run_folder
@@ -142,17 +143,22 @@ def test_run_folder_is_evaluated_on_its_own_data(model, run, images, tmp_path):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("name", ["folder", "csv", "shards", "name"])
-def test_files_are_read_as_those_of_the_run(name, run):
+@pytest.mark.parametrize(
+    ("images", "reader"),
+    [
+        (DataConfig(folder="x"), "pillow"),
+        (DataConfig(csv="x.csv"), "pillow"),
+        (DataConfig(shards="x.tar"), "pillow"),
+        # Data by name may be read by TensorFlow alone.
+        (DataConfig(name="cifar10"), chosen_reader("auto")),
+    ],
+    ids=["folder", "csv", "shards", "name"],
+)
+def test_files_are_read_as_those_of_the_run(images, reader, run):
     module = script("evaluate")
-    recipe = module.Evaluation(
-        model=ModelSource(weights=str(run)), data=DataConfig(**{name: "x"})
-    )
+    recipe = Evaluation(model=ModelSource(weights=str(run)), data=images)
     found = module.complete(recipe).data
-    assert getattr(found, name) == "x"
-    # Data by name may be read by TensorFlow alone.
-    wanted = chosen_reader("auto") if name == "name" else "pillow"
-    assert found.reader == wanted
+    assert found == dataclasses.replace(images, reader=reader)
 
 
 def test_classes_by_words(images, tmp_path, capsys):
