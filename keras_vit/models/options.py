@@ -234,6 +234,9 @@ def rate(config: Any, name: str) -> None:
 
 
 GROUPS = 32  # of the group normalisation of a ResNet
+# The channels of the convolutions of its stem, as eighths of its width; the
+# first has a stride of 2.
+STEMS = {"single": (8,), "deep": (4, 4, 8), "tiered": (3, 4, 8)}
 
 # Those that read the class token, and the others.
 TOKEN_POOLINGS = ("token", "prefix", "prefix_mean", "token_and_mean")
@@ -966,7 +969,7 @@ class BiTConfig:
     stem: str = option(
         "single",
         TENSORS,
-        choices=("single", "deep", "tiered"),
+        choices=(*STEMS,),
         weights=("root_conv1/", "root_norm1/"),
     )
     root_padding: str = option("zeros", RECORD, choices=("zeros", "lowest"))
@@ -1009,7 +1012,7 @@ class BiTConfig:
 
     def _check_width(self):
         if self.normalization != "batch_norm":
-            check_width(self.width // (1 if self.stem == "single" else 2))
+            check_width(self.width, 8 // math.gcd(*STEMS[self.stem]))
         elif self.width < 8 or self.width % 8:
             raise ValueError(
                 "The width of a ResNet must be a multiple of 8. Received: "
@@ -1033,13 +1036,21 @@ def stem_grid(image_size: tuple, units: tuple) -> tuple:
     return tuple(-(-size // stride) for size in image_size)
 
 
-def check_width(width: int) -> None:
-    """Raises a ValueError unless the groups of the norms divide the width."""
-    if width < GROUPS or width % GROUPS:
+def check_width(width: int, parts: int = 1) -> None:
+    """Raises a ValueError unless the groups of the norms divide the channels.
+
+    Args:
+        width: int, of a ResNet.
+        parts: int; the convolutions of its stem have multiples of width / parts
+            channels.
+    """
+    unit = GROUPS * parts
+    if width < unit or width % unit:
         raise ValueError(
-            f"The width of a ResNet must be a multiple of {GROUPS}, the "
-            f"groups of its group normalisation. Received: {width}. The "
-            "published models have 64 times the width factor."
+            f"The width of a ResNet must be a multiple of {unit}, so that the "
+            f"{GROUPS} groups of its normalisation divide the channels. "
+            f"Received: {width}. The published models have 64 times the width "
+            "factor."
         )
 
 

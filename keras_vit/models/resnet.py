@@ -18,7 +18,7 @@ from keras_vit.models.configured_model import (
     head,
     preprocessing,
 )
-from keras_vit.models.options import GROUPS, BiTConfig
+from keras_vit.models.options import GROUPS, STEMS, BiTConfig
 
 __all__ = [
     "BiT",
@@ -234,9 +234,6 @@ POOLINGS = {
 }
 
 
-# The channels of the convolutions of a stem, as eighths of its width; the
-# first has a stride of 2.
-STEMS = {"single": (8,), "deep": (4, 4, 8), "tiered": (3, 4, 8)}
 # The convolutions of a unit: (channels, size, stride).
 UNITS = {
     "bottleneck": lambda filters, stride: (

@@ -26,8 +26,8 @@ from keras_vit.io.checks import (
     check_whole,
 )
 from keras_vit.models import VisionTransformer, ViTConfig
-from keras_vit.models.options import changed, options_of
-from keras_vit.models.resnet import STEMS, UNITS
+from keras_vit.models.options import STEMS, changed, options_of
+from keras_vit.models.resnet import UNITS
 from keras_vit.models.vit import last_queries, num_tokens
 from keras_vit.planning.devices_table import DEVICES, Machine
 from keras_vit.runtime.workarounds import without_values

@@ -98,7 +98,11 @@ def test_statistics_are_saved(tmp_path):
         ({"normalization": "group_norm"}, "multiple of 32"),
         (
             {"normalization": "evolved", "width": 32, "stem": "deep"},
-            "multiple of 32.*Received: 16",
+            "multiple of 64.*Received: 32",
+        ),
+        (
+            {"normalization": "group_norm", "width": 64, "stem": "tiered"},
+            "multiple of 256.*Received: 64",
         ),
         ({"stem": "shallow"}, "stem: .shallow"),
         ({"unit": "basics"}, "Did you mean 'basic'"),
