@@ -8,6 +8,7 @@ field that the table of the formats does not know.
 import dataclasses
 import functools
 import json
+import random
 import re
 
 import keras
@@ -442,6 +443,43 @@ def test_what_is_written_comes_back(family, name, tmp_path):
 @pytest.mark.parametrize(("family", "name"), CASES)
 def test_what_is_written_with_any_pooling_comes_back(family, name, tmp_path):
     walk(family, name, POOLINGS[family], tmp_path, every_style=True)
+
+
+def drawn(family, draw):
+    """Configs with values of several fields at once."""
+    fields = {**TINY[family], **draw.choice(STYLES[family])}
+    fields["pooling"] = draw.choice(POOLINGS[family])
+    # Of one pooling, which another draw may replace.
+    names = sorted(x for x in OPTIONS[family] if not x.startswith("pool_"))
+    for name in draw.sample(names, draw.randint(2, 4)):
+        value = draw.choice(OPTIONS[family][name])
+        fields |= value if isinstance(value, dict) else {name: value}
+    if fields.get("qkv_bias") is False:
+        fields.pop("key_bias", None)
+    if fields.get("num_classes") == 1:  # Keras warns of a softmax of one.
+        fields.pop("classifier_activation", None)
+    return possible(family, fields)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("family", CONFIGS)
+def test_options_drawn_together_come_back(family, seed, tmp_path):
+    draw, found = random.Random(seed), 0
+    for i in range(24):
+        for j, config in enumerate(drawn(family, draw)):
+            try:
+                model = randomised(config, family)
+            except ValueError as error:
+                assert "reads" in str(error)  # no layer, beside the others
+                continue
+            folder = tmp_path / f"{i}-{j}"
+            folder.mkdir()
+            wanted = finite_outputs(model)
+            for format in formats(family):
+                found += check(model, wanted, family, format, folder)
+        keras.utils.clear_session()
+    assert found
 
 
 # What the classes of transformers fix that are not plain Vision Transformers.
