@@ -294,8 +294,8 @@ class DataConfig:
     split_by: str = "content"
     """How the images of a folder or a CSV file of a disk are cut by these
     fractions. "content": by the hash of each file, so that files which are
-    added or removed move no other image, but of a class of which a part would
-    have none, and equal images are in one part; the fractions are met
+    added or removed move no other image, unless a part would have none of a
+    class, and equal images are in one part; the fractions are met
     approximately. "position": by number in the list of all images. Data by
     name, in shards and in stores, whose contents are not at hand, is cut by
     position."""
