@@ -268,20 +268,6 @@ def test_a_file_of_another_kind_says_what_to_take(
         load_checkpoint(tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        ("files", "embeddings of images.*keras-vit search"),
-        ("names", "embeddings of classes.*--labels"),
-    ],
-)
-def test_embeddings_in_place_of_weights_are_named(names, message, tmp_path):
-    arrays = {names: np.array(["a"]), "vectors": np.ones((1, 2))}
-    np.savez(tmp_path / "x.npz", metadata=np.array("{}"), **arrays)
-    with pytest.raises(ValueError, match=message):
-        load_checkpoint(tmp_path / "x.npz")
-
-
 def test_an_exported_pair_in_place_of_weights_is_named(tmp_path):
     (tmp_path / "pair.json").write_text("{}")
     with pytest.raises(ValueError, match="exported image-text.*Take the weig"):

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 import keras_vit
+from keras_vit.checkpoints import load_checkpoint
 from keras_vit.data import PreprocessingConfig
 from keras_vit.prediction import (
     as_encoder,
@@ -17,6 +18,7 @@ from keras_vit.prediction import (
     images_of,
     load_embeddings,
 )
+from keras_vit.text import ClassEmbeddings
 from keras_vit.version import __version__
 
 SUFFIXES = ["npz", "parquet"]
@@ -29,6 +31,16 @@ def encoder(run_folder):
 
 def write(encoder, files, path, **options):
     return list(embed_files(encoder, images_of(files), path, **options))
+
+
+def test_embeddings_in_place_of_weights_are_named(encoder, photos, tmp_path):
+    write(encoder, photos, tmp_path / "images.npz")
+    classes = ClassEmbeddings(("a",), np.ones((1, 2)), 0.0, None)
+    classes.save(tmp_path / "classes.npz")
+    with pytest.raises(ValueError, match="of images.*keras-vit search"):
+        load_checkpoint(tmp_path / "images.npz")
+    with pytest.raises(ValueError, match="of classes.*--labels"):
+        load_checkpoint(tmp_path / "classes.npz")
 
 
 def test_vectors_of_more_than_2_gib_are_written(
