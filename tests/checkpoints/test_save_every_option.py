@@ -451,7 +451,7 @@ def drawn(family, draw):
     fields["pooling"] = draw.choice(POOLINGS[family])
     # Of one pooling, which another draw may replace.
     names = sorted(x for x in OPTIONS[family] if not x.startswith("pool_"))
-    for name in draw.sample(names, draw.randint(2, 4)):
+    for name in draw.sample(names, draw.randint(3, 6)):
         value = draw.choice(OPTIONS[family][name])
         fields |= value if isinstance(value, dict) else {name: value}
     if fields.get("qkv_bias") is False:
