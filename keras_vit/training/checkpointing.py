@@ -619,6 +619,7 @@ STATES = {
     "ReduceLROnPlateau": ("wait", "best", "cooldown_counter"),
     "KeepBest": ("best", "loss", "step", "waited"),
     "CollapseWatch": ("intervals", "steps"),
+    "KnownClasses": ("images",),
 }
 
 

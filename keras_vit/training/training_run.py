@@ -733,6 +733,7 @@ class Loop:
                     (preemption, writer),
                     checkpoint,
                     callbacks,
+                    scores,
                 )
                 if checkpoint is not None:
                     checkpointing.restore(model, checkpoint[0])
@@ -843,7 +844,7 @@ class Loop:
             batches = batches.rebatch(size // parts)
         return placed(batches)
 
-    def _callbacks(self, log, metrics, shared, checkpoint, callbacks):
+    def _callbacks(self, log, metrics, shared, checkpoint, callbacks, scores):
         """All callbacks in order: each sees what those before it did."""
         best = KeepBest(
             self.folder,
@@ -871,7 +872,7 @@ class Loop:
                 shared[1],
                 average,
                 metrics=metrics,
-                others=others,
+                others=[*scores, *others],
                 keep=self.keep,
                 saved=self.saved,
                 checkpoint=checkpoint,

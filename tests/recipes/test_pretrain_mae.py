@@ -142,6 +142,24 @@ def test_nearest_neighbours_select_the_model(known, tmp_path):
 
 
 @pytest.mark.once
+def test_a_resumed_run_is_selected_by_the_same_neighbours(known, tmp_path):
+    folder = pathlib.Path(shutil.copytree(known, tmp_path / "known"))
+    task = with_known_classes(MAE, str(folder))
+    made = hidden(tmp_path / "run")
+    made = dataclasses.replace(made, knn_folder=str(folder))
+    with pytest.raises(KeyboardInterrupt):
+        train(made, dataset=DATASET, task=task, callbacks=[Interrupt()])
+    one, other = sorted(folder.rglob("*.png"))[::20]
+    content = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    with pytest.raises(ValueError, match="knn_folder.*not those.*checksum"):
+        train(made, dataset=DATASET, task=task)
+    one.write_bytes(content)
+    run = train(made, dataset=DATASET, task=task)
+    assert len(run.history["val_knn"]) == 2
+
+
+@pytest.mark.once
 def test_each_reader_finds_the_same_neighbours(run, known, tmp_path):
     found = []
     for reader in ("pillow", "tensorflow"):

@@ -13,12 +13,14 @@ import dataclasses
 import functools
 import importlib.util
 import math
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 
 import keras
 import numpy as np
 
 from keras_vit import data
+from keras_vit.data.dataset import content_hashes
 from keras_vit.data.image_reader import are_equal
 from keras_vit.evaluation.few_shot import feature_model
 from keras_vit.evaluation.probes import fit_linear, fit_neighbours
@@ -399,6 +401,10 @@ class KnownClasses(keras.callbacks.Callback):
                 f"{MAX_IMAGES:,} images. Received: {folder!r} with "
                 f"{len(images):,} images of {classes} classes."
             )
+        self.folder, self._checksum = folder, None
+        if images.kind == "path":  # Not in a store, which has records.
+            facts = [content_hashes(images), np.asarray(images.labels).tolist()]
+            self._checksum = zlib.crc32(repr(facts).encode())
         height, width, channels = model.input_shape[1:]
         index, count = place()
         size = min(recipe.training.micro_batch_size, len(images))
@@ -418,6 +424,22 @@ class KnownClasses(keras.callbacks.Callback):
                 print(
                     "val_probe is left out: it needs scipy: pip install scipy"
                 )
+
+    @property
+    def images(self) -> int | None:
+        """Return the CRC-32 of the images and classes; None of a store."""
+        return self._checksum
+
+    @images.setter
+    def images(self, begun: int | None) -> None:
+        """Raise a ValueError for others than those that the run began with."""
+        if begun != self.images:
+            raise ValueError(
+                "The images of knn_folder are not those that the run began "
+                f"with, by which its best model is selected. Received: "
+                f"{self.folder!r} with the checksum {self.images}, {begun} in "
+                "the checkpoint. Put them back, or choose another --run_dir."
+            )
 
     def on_epoch_end(self, epoch, logs=None):
         if logs is None:
