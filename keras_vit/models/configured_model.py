@@ -320,9 +320,10 @@ def head(config, features, dtype=None):
     """
     if not config.num_classes:
         return features
-    dtype = _head_policy(dtype)
     if getattr(config, "unit_features", False):
-        unit = keras.layers.UnitNormalization(dtype=dtype, name="unit_features")
+        unit = keras.layers.UnitNormalization(
+            dtype=_head_policy(dtype, "unit_features"), name="unit_features"
+        )
         features = unit(features)  # (B, D)
     return keras.layers.Dense(
         config.num_classes,
@@ -330,15 +331,15 @@ def head(config, features, dtype=None):
         use_bias=config.head_bias is not None,
         kernel_initializer="zeros",
         bias_initializer=keras.initializers.Constant(config.head_bias or 0.0),
-        dtype=dtype,
+        dtype=_head_policy(dtype, "predictions"),
         name="predictions",
     )(features)
 
 
-def _head_policy(dtype):
+def _head_policy(dtype, name):
     """Float32 for a mixed policy, so that logits are not rounded."""
     policy = keras.dtype_policies.get(dtype)
-    policy = resolved_policy(policy, "predictions")
+    policy = resolved_policy(policy, name)
     if policy.name in ("mixed_bfloat16", "mixed_float16"):
         return keras.dtype_policies.get("float32")
     return policy

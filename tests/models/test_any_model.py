@@ -1,4 +1,4 @@
-"""Clones and wide numbers, whatever the options of a model are."""
+"""Clones, wide numbers and int8, whatever the options of a model are."""
 
 import keras
 import numpy as np
@@ -46,3 +46,15 @@ def test_float64_gives_the_scores_of_float32(options):
     wide = type(model)(model.config, dtype="float64")
     wide.set_weights(model.get_weights())
     np.testing.assert_allclose(scores(wide), scores(model), atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*quantize. method")
+@pytest.mark.parametrize("name", ["attention", "class attention", "unit"])
+def test_a_quantised_model_comes_back(name, tmp_path):
+    """Only some of its layers are of int8: each has a policy of its own."""
+    model = tiny_vit(**{**POOLED, "unit": {"unit_features": True}}[name])
+    randomise(model)
+    model.quantize("int8")
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(scores(again), scores(model))
