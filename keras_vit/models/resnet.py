@@ -51,7 +51,7 @@ def hybrid_stem(config, x, dtype=None):
         dtype,
     )
     x = build.conv(x, config.resnet_width, 7, "root_conv", strides=2)
-    x = build.relu(build.norm(x, "root_norm"))
+    x = build.relu(build.norm(x, "root_norm"), "root_activation")
     x = build.max_pool(x, "same")
     for stage, units in enumerate(config.resnet_units, 1):
         for unit in range(1, units + 1):
@@ -66,9 +66,9 @@ def hybrid_unit(build, x, width, stage, unit):
     """
     name, filters, stride = unit_sizes(width, stage, unit)
     y = build.conv(x, filters, 1, f"{name}_conv1")
-    y = build.relu(build.norm(y, f"{name}_norm1"))
+    y = build.relu(build.norm(y, f"{name}_norm1"), f"{name}_activation1")
     y = build.conv(y, filters, 3, f"{name}_conv2", strides=stride)
-    y = build.relu(build.norm(y, f"{name}_norm2"))
+    y = build.relu(build.norm(y, f"{name}_norm2"), f"{name}_activation2")
     y = build.conv(y, 4 * filters, 1, f"{name}_conv3")
     # A zero scale makes the unit start as its shortcut.
     y = build.norm(y, f"{name}_norm3", gamma_initializer="zeros")
@@ -76,7 +76,7 @@ def hybrid_unit(build, x, width, stage, unit):
         x = build.conv(x, 4 * filters, 1, f"{name}_shortcut", strides=stride)
         x = build.norm(x, f"{name}_shortcut_norm")
     x = keras.layers.Add(dtype=build.dtype, name=f"{name}_add")([x, y])
-    return build.relu(x)
+    return build.relu(x, f"{name}_activation3")
 
 
 def unit_sizes(width: int, stage: int, unit: int) -> tuple[str, int, int]:
@@ -135,31 +135,35 @@ class Builder:
         x = self.norm(x, name)
         if self.normalization == "evolved":
             return x  # It has an activation inside.
+        name = name.replace("norm", "activation")
         if self.activation == "relu":
-            return self.relu(x)
-        return keras.layers.Activation(self.activation, dtype=self.dtype)(x)
-
-    def relu(self, x):
-        return keras.layers.ReLU(dtype=self.dtype)(x)
-
-    def pad(self, x, pixels):
-        return keras.layers.ZeroPadding2D(
-            pixels, data_format="channels_last", dtype=self.dtype
+            return self.relu(x, name)
+        return keras.layers.Activation(
+            self.activation, dtype=self.dtype, name=name
         )(x)
 
-    def pad_lowest(self, x, pixels):
+    def relu(self, x, name):
+        return keras.layers.ReLU(dtype=self.dtype, name=name)(x)
+
+    def pad(self, x, pixels, name):
+        return keras.layers.ZeroPadding2D(
+            pixels, data_format="channels_last", dtype=self.dtype, name=name
+        )(x)
+
+    def pad_lowest(self, x, pixels, name):
         around = (pixels, pixels)
         return ops.pad(
             x, [(0, 0), around, around, (0, 0)], constant_values=-float("inf")
         )
 
-    def mean_pool(self, x):
+    def mean_pool(self, x, name):
         """Halves height and width; of an odd one, the last stays alone."""
         return keras.layers.AveragePooling2D(
             2,
             padding="same",
             data_format="channels_last",
             dtype=self.dtype,
+            name=name,
         )(x)
 
     def max_pool(self, x, padding):
@@ -169,6 +173,7 @@ class Builder:
             padding=padding,
             data_format="channels_last",
             dtype=self.dtype,
+            name="root_pool",
         )(x)
 
 
@@ -253,7 +258,7 @@ def bit_root(build, x, config):
     for i, eighth in enumerate(eighths, 1):
         number = "" if len(eighths) == 1 else i
         x = build.conv(
-            build.pad(x, size // 2),
+            build.pad(x, size // 2, f"root_pad{number}"),
             eighth * config.width // 8,
             size,
             f"root_conv{number}",
@@ -262,7 +267,7 @@ def bit_root(build, x, config):
         )
         if i < len(eighths):
             x = build.activated_norm(x, f"root_norm{number}")
-    x = ROOT_PADDINGS[config.root_padding](build, x, 1)
+    x = ROOT_PADDINGS[config.root_padding](build, x, 1, "root_pool_pad")
     return build.max_pool(x, "valid")
 
 
@@ -280,7 +285,7 @@ def bit_unit(build, x, config, stage, unit):
         if i > 1:
             y = build.activated_norm(y, f"{name}_norm{i}")
         padding = "same" if size == 1 else "valid"
-        y = build.pad(y, 1) if size > 1 else y
+        y = build.pad(y, 1, f"{name}_pad{i}") if size > 1 else y
         y = build.conv(
             y, filters, size, f"{name}_conv{i}", strides=stride, padding=padding
         )
@@ -290,5 +295,5 @@ def bit_unit(build, x, config, stage, unit):
 def shortcut(build, x, config, filters, stride, name):
     """What the first unit of a stage is added to."""
     if config.downsampling == "average" and stride > 1:
-        x, stride = build.mean_pool(x), 1
+        x, stride = build.mean_pool(x, f"{name}_shortcut_pool"), 1
     return build.conv(x, filters, 1, f"{name}_shortcut", strides=stride)

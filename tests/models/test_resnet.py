@@ -37,14 +37,37 @@ def trained(model):
     return statistics(model)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"unit": "basic", "stem": "deep", "root_padding": "lowest"},
-        {"stem": "tiered", "downsampling": "average", "activation": "silu"},
-    ],
-)
+KINDS = [
+    {},
+    {"unit": "basic", "stem": "deep", "root_padding": "lowest"},
+    {"stem": "tiered", "downsampling": "average", "activation": "silu"},
+]
+
+
+HYBRID = {
+    **{"image_size": 32, "patch_size": 1, "hidden_dim": 8, "mlp_dim": 8},
+    **{"num_layers": 1, "num_heads": 2, "num_classes": 3},
+    **{"resnet_units": (1, 1), "resnet_width": 32},
+}
+
+
+@pytest.mark.parametrize("changes", [*KINDS, HYBRID])
+def test_layers_have_the_same_names_in_each_model(changes):
+    """Keras counts the layers of a process that have none."""
+
+    def names():
+        if changes is HYBRID:
+            model = VisionTransformer(ViTConfig(**HYBRID))
+        else:
+            model = model_of(**changes)
+        return [layer.name for layer in model.layers]
+
+    found = names()
+    assert found == names()
+    assert "root_pool" in found
+
+
+@pytest.mark.parametrize("changes", KINDS)
 def test_training_moves_the_statistics_by_a_tenth(changes):
     model = model_of(**changes)
     before = keras.Model(model.input, model.get_layer(NORM).input)
