@@ -519,7 +519,9 @@ class ViTConfig:
     )
     patch_bias: bool = option(True, TENSORS, application=True)
     qkv_bias: bool = option(True, TENSORS, application=True)
-    key_bias: bool = option(True, TENSORS, later=True)
+    key_bias: bool = option(
+        True, TENSORS, later=True, unless={"qkv_bias": False}
+    )
     projection_bias: bool = option(True, TENSORS, later=True)
     qk_norm: bool = option(
         False,

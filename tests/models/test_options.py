@@ -292,6 +292,7 @@ def test_a_field_without_what_it_belongs_to_is_refused(field):
 # Fields, and what leaves nothing to them.
 IDLE = {
     ("vit", "rope_reference_grid"): {"rope": "centered"},
+    ("vit", "key_bias"): {"qkv_bias": False},
     ("mixer", "layer_norm_epsilon"): {"normalization": "affine"},
     ("bit", "standardization_epsilon"): {"standardization": None},
 }
@@ -362,7 +363,6 @@ IN_VAIN = {
     ("hidden_dim", "rope_temperature"): "so have these",
     ("patch_size", "window_size"): "the window is the whole grid",
     ("patch_size", "global_attention_blocks"): "so it is here",
-    ("qkv_bias", "key_bias"): "there are no biases",
 }
 # What the pooling reads, of which the row says that it may be idle.
 OF_POOLING = ("pool_prefix_tokens", "pool_num_heads", "pool_mlp_dim")
