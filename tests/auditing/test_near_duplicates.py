@@ -6,7 +6,11 @@ import pytest
 
 from keras_vit.auditing import near_duplicates as near
 from keras_vit.auditing.audit import read_facts
-from keras_vit.auditing.near_duplicates import groups_of, near_duplicates
+from keras_vit.auditing.near_duplicates import (
+    _counts,
+    groups_of,
+    near_duplicates,
+)
 
 COPIES = 48  # four of each kind of change
 
@@ -46,6 +50,13 @@ def test_at_most_one_image_of_hundred_is_taken_for_another(found):
     pairs, known = found
     wrong = {name for pair in pairs.keys() - known.keys() for name in pair}
     assert len(wrong) <= 4
+
+
+def test_black_and_white_in_both_say_nothing():
+    """Nor what would be beyond them; a light grey in place of white does."""
+    target = np.array([[0, 0, 255, 255, 255, 100]], "float32")
+    expected = np.array([[0, -9, 255, 300, 200, 100]], "float32")
+    assert _counts(expected, target).tolist() == [[0, 0, 0, 0, 1, 1]]
 
 
 def test_mirror_images_are_called_so(found):

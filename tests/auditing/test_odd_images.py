@@ -5,7 +5,7 @@ import planted
 import pytest
 from PIL import Image, ImageFilter
 
-from keras_vit.auditing.audit import odd_images, read_facts
+from keras_vit.auditing.audit import ODD, odd_images, read_facts
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,20 @@ def test_odd_images_are_found_and_no_others(tmp_path, photographs):
     others = {name for name, _ in found if name.isdigit()}
     # Grey photographs among coloured ones and a sky are no mistake of ours.
     assert len(others) <= 8
+
+
+def test_limits_of_bright_and_rare_images():
+    """Above 215 of 255, and at most one in twenty."""
+    levels, rare, often = [216.0, *[100.0] * 39], 2, 3
+    facts = {"brightness": np.array(levels), "contrast": np.full(40, 9.0)}
+    bright, _ = ODD["bright"]
+    assert bright(facts).tolist() == [True, *[False] * 39]
+    facts["brightness"][0] = 215
+    assert not bright(facts).any()
+    mode, _ = ODD["rare mode"]
+    for count, found in ((rare, rare), (often, 0)):
+        modes = np.array(["L"] * count + ["RGB"] * (40 - count))
+        assert mode({"mode": modes}).sum() == found
 
 
 def test_unreadable_files_are_named_with_the_reason(tmp_path, photographs):

@@ -110,6 +110,18 @@ def test_is_quantised_as_keras_own(mode):
     )
 
 
+def test_inputs_of_another_precision_are_those_of_numpy(backend):
+    if backend != "torch":
+        pytest.skip("It is torch whose product takes one precision.")
+    layer = TokenDense(6, bias_initializer="normal", autocast=False)
+    x = ops.cast(X, "bfloat16")
+    found = layer(x)
+    x, kernel, bias = map(ops.convert_to_numpy, (x, *layer.weights))
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(found), x.astype("float32") @ kernel + bias, 1e-5
+    )
+
+
 @pytest.mark.parametrize("approximate", [True, False])
 def test_gelu_without_gradients_is_that_of_its_definition(approximate, backend):
     """Equations 1 and 2 of arXiv:1606.08415, and the input stays as it was."""

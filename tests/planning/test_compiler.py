@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import json
+import re
 import sys
 import types
 
@@ -143,11 +144,17 @@ def test_the_command_shows_both_beside_each_other(capsys, monkeypatch):
     monkeypatch.setattr(
         "keras_vit.cli.model_commands.check_compiler", lambda machine: None
     )
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
     arguments = ["plan", "--model", "ViT_B16", "--batch", "512", "--compile"]
     assert main([*arguments, "fsdp", "data_parallel"]) == 0
+    printed = capsys.readouterr()
+    shown = re.sub("\x1b[^m]*m", "", printed.err)
+    assert "Compiling fsdp on v5e:2x4, batch 512, 2 and 4 blocks" in shown
     lines = [
         [cell.strip() for cell in line.strip("|").split("|")]
-        for line in capsys.readouterr().out.splitlines()
+        for line in printed.out.splitlines()
         if "| 7.68 " in line  # 12 blocks of 10 MB for 64 images.
     ]
     assert [line[0] for line in lines] == ["fsdp", "data_parallel"]

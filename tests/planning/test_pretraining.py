@@ -140,6 +140,15 @@ def test_a_step_is_three_passes_and_one_of_the_teacher(name):
     assert found.flops == 4 * 2 * (3 * trained + frozen)
 
 
+def test_a_distillation_of_logits_trains_a_head():
+    """Of what classes the model has; other methods train none."""
+    with_head = dataclasses.replace(SMALL, num_classes=7, representation_dim=5)
+    logits = Pretraining(DistillConfig(features=0.0, logits=1.0), TEACHER)
+    assert logits.encoder(with_head) == with_head
+    features = Pretraining(DistillConfig(features=1.0, logits=0.0), TEACHER)
+    assert features.encoder(with_head) == SMALL
+
+
 def test_a_teacher_has_no_gradients_and_keeps_nothing():
     plain = Settings(batch=8, precision="float32")
     taught = Settings(batch=8, precision="float32", method=CASES["distill"])

@@ -205,6 +205,7 @@ def test_a_wrong_recipe_leaves_an_earlier_run_alone(
         ("trainig: {epochs: 3}", "Did you mean --training.epochs?"),
         ("hidden_dim: 3", "Did you mean --model.hidden_dim?"),
         ("training: [", "config"),
+        ("data: " + 60 * "[" + 60 * "]", "at most 50 levels"),
     ],
 )
 def test_wrong_files_are_explained(text, message, tmp_path, capsys):

@@ -1,5 +1,6 @@
 """Ids of tokens against those of the original tokenizers."""
 
+import importlib.util
 import json
 import shutil
 
@@ -146,6 +147,22 @@ def test_a_folder_without_tokenizer_takes_ids_alone(tmp_path):
     with pytest.raises(ValueError, match="has no tokenizer"):
         pair.encode_texts(["a cat"])
     assert pair.encode_texts(np.ones((1, 16), "int32")).shape == (1, 32)
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [("clip_quick_gelu", "tokenizers"), ("siglip", "sentencepiece")],
+)
+def test_a_package_that_is_missing_is_named(
+    name, module, tmp_path, monkeypatch
+):
+    tokenizer = tokenizer_of(name, tmp_path)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda x: None if x == module else find(x)
+    )
+    with pytest.raises(ValueError, match=rf"needs {module}.*\[text\]"):
+        tokenizer(["cat"], 16)
 
 
 @pytest.mark.parametrize("name", ["clip_quick_gelu", "siglip"])

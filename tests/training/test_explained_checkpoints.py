@@ -84,6 +84,11 @@ def test_the_command_writes_the_page(run, photo, tmp_path, capsys):
     assert "does not read top" in capsys.readouterr().err
 
 
+def test_pixels_beyond_white_and_black_stay_white_and_black():
+    found = explained_checkpoints._bytes(np.array([-3.0, 127.6, 255.7]))
+    assert found.tolist() == [0, 128, 255] and found.dtype == "uint8"
+
+
 def test_what_has_no_checkpoints_is_refused(run, photo, tmp_path):
     (tmp_path / "other").mkdir()
     for source, words in (
