@@ -111,6 +111,15 @@ class TextConfig:
         check_types(self)
         check_options(self)
         check_heads(self.hidden_dim, self.num_heads)
+        read = ["masked_id"] if self.masked_id is not None else []
+        read += ["pooled_id"] if self.pooling == "first_id" else []
+        for name in read:
+            if getattr(self, name) >= self.vocabulary_size:
+                raise ValueError(
+                    f"{name} is the id of a token, below vocabulary_size. "
+                    f"Received: {name}={getattr(self, name)}, vocabulary_size="
+                    f"{self.vocabulary_size}. Change one of the two."
+                )
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -170,7 +179,7 @@ class TextTransformer(ConfiguredModel):
 
     Example:
 
-    >>> tower = TextTransformer(TextConfig(vocabulary_size=1000))
+    >>> tower = TextTransformer(TextConfig(vocabulary_size=1000, pooled_id=999))
     >>> tower.output_shape
     (None, 512)
     """

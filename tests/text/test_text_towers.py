@@ -9,7 +9,7 @@ import pytest
 from text_cases import FOLDER, SOURCES, tower_of
 
 import keras_vit
-from keras_vit.text import load_image_text
+from keras_vit.text import TextConfig, load_image_text
 from keras_vit.text.image_text import checked_ids, normalized
 from keras_vit.text.pair_files import open_text
 
@@ -108,6 +108,22 @@ def test_ids_of_another_tower_are_refused(change, message):
     ids = np.load(FOLDER / "clip_quick_gelu" / "expected.npz")["token_ids"]
     with pytest.raises(ValueError, match=message):
         checked_ids(change(ids), tower.config)
+
+
+@one_backend
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "pooled_id=49407, vocabulary_size=500"),
+        ({"pooling": "mean", "masked_id": 500}, "masked_id=500, vocabulary"),
+    ],
+)
+def test_ids_that_no_token_has_are_refused(options, message):
+    """The first token of each text would stand for it, unseen."""
+    with pytest.raises(ValueError, match=message):
+        TextConfig(vocabulary_size=500, **options)
+    assert TextConfig(vocabulary_size=500, pooled_id=499, masked_id=499)
+    assert TextConfig(vocabulary_size=500, pooling="last")
 
 
 @one_backend
