@@ -195,8 +195,8 @@ class AddPositionEmbedding(ConfiguredLayer):
 
     Raises:
         ValueError: for an unknown kind, for a sequence whose length is not
-            rows * columns + num_prefix_tokens, or, with "sincos2d", for a D
-            that is not a multiple of 4 above 4.
+            rows * columns + num_prefix_tokens, or for a D that is odd with
+            "sincos1d", or no multiple of 4 above 4 with "sincos2d".
 
     Example:
 
@@ -296,6 +296,12 @@ def sine_cosine_line(grid: tuple, hidden_dim: int) -> np.ndarray:
     the D features ("Attention Is All You Need", arXiv:1706.03762, as
     tensor2tensor computes it). Returns a float32 array of shape (1, N, D).
     """
+    if hidden_dim % 2:
+        raise ValueError(
+            "Sines and cosines have half of the features each, so that "
+            f"hidden_dim is even. Received: hidden_dim={hidden_dim}. Use "
+            'another hidden_dim or kind="learned".'
+        )
     half = hidden_dim // 2
     frequencies = 10_000.0 ** (-np.arange(half) / max(half - 1, 1))
     angles = np.outer(np.arange(grid[0] * grid[1]), frequencies)  # (N, D / 2)

@@ -36,6 +36,12 @@ CASES = [
         ),
         "multiple of 4.*hidden_dim=6",
     ),
+    (
+        lambda: layers.AddPositionEmbedding((1, 4), kind="sincos1d")(
+            keras.Input((4, 7))
+        ),
+        "even.*hidden_dim=7",
+    ),
     (lambda: layers.TokenPooling("gap"), "'gap'.*'token'.*'mean'"),
     (
         lambda: layers.StandardizedConv2D(8, 3, standardization="std"),
