@@ -168,10 +168,11 @@ class FewShot:
 
 
 def _check_shots(shots):
-    if not shots or any(count is not None and count < 1 for count in shots):
+    wrong = any(count is not None and count < 1 for count in shots)
+    if wrong or not shots or len({*shots}) < len(shots):
         raise ValueError(
-            "shots must be numbers above 0, or None for all images. Received: "
-            f"shots={list(shots)}."
+            "shots must be numbers above 0, or None for all images, each "
+            f"there once. Received: shots={list(shots)}."
         )
 
 
@@ -198,7 +199,7 @@ def choose_shots(
         class after class.
 
     Raises:
-        ValueError: when a number of shots is not above 0.
+        ValueError: when a number of shots is not above 0, or there twice.
 
     Example:
         >>> labels = np.array([0, 1, 0, 1])

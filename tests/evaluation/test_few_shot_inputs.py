@@ -102,6 +102,7 @@ def test_summary_is_mean_and_spread_of_the_seeds():
     ("options", "message"),
     [
         ({"shots": [0]}, "shots must be numbers above 0"),
+        ({"shots": [5, None, 5]}, "each there once"),
         ({"num_classes": 3}, "from 0 to 2"),
         ({"fit": functools.partial(fit_probe, l2=0.0)}, "l2 must be above 0"),
     ],
