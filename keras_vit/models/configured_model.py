@@ -320,12 +320,7 @@ def head(config, features, dtype=None):
     """
     if not config.num_classes:
         return features
-    if getattr(config, "unit_features", False):
-        unit = keras.layers.UnitNormalization(
-            dtype=_head_policy(dtype, "unit_features"), name="unit_features"
-        )
-        features = unit(features)  # (B, D)
-    return keras.layers.Dense(
+    classify = keras.layers.Dense(
         config.num_classes,
         activation=config.classifier_activation,
         use_bias=config.head_bias is not None,
@@ -333,7 +328,14 @@ def head(config, features, dtype=None):
         bias_initializer=keras.initializers.Constant(config.head_bias or 0.0),
         dtype=_head_policy(dtype, "predictions"),
         name="predictions",
-    )(features)
+    )
+    if getattr(config, "unit_features", False):
+        policy = _head_policy(dtype, "unit_features")
+        unit = keras.layers.UnitNormalization(
+            dtype=policy, name="unit_features"
+        )
+        features = unit(features)  # (B, D)
+    return classify(features)
 
 
 def _head_policy(dtype, name):
