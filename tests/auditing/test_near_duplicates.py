@@ -6,11 +6,7 @@ import pytest
 
 from keras_vit.auditing import near_duplicates as near
 from keras_vit.auditing.audit import read_facts
-from keras_vit.auditing.near_duplicates import (
-    _counts,
-    groups_of,
-    near_duplicates,
-)
+from keras_vit.auditing.near_duplicates import groups_of, near_duplicates
 
 COPIES = 48  # four of each kind of change
 
@@ -56,7 +52,7 @@ def test_black_and_white_in_both_say_nothing():
     """Nor what would be beyond them; a light grey in place of white does."""
     target = np.array([[0, 0, 255, 255, 255, 100]], "float32")
     expected = np.array([[0, -9, 255, 300, 200, 100]], "float32")
-    assert _counts(expected, target).tolist() == [[0, 0, 0, 0, 1, 1]]
+    assert near._counts(expected, target).tolist() == [[0, 0, 0, 0, 1, 1]]
 
 
 def test_mirror_images_are_called_so(found):

@@ -48,7 +48,6 @@ def test_float64_gives_the_scores_of_float32(options):
     np.testing.assert_allclose(scores(wide), scores(model), atol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:.*quantize. method")
 @pytest.mark.parametrize("name", ["attention", "class attention", "unit"])
 def test_a_quantised_model_comes_back(name, tmp_path):
     """Only some of its layers are of int8: each has a policy of its own."""
