@@ -167,13 +167,23 @@ def test_a_model_with_layer_scale_is_read(tmp_path):
         np.testing.assert_array_equal(one, two, err_msg=one.path)
 
 
-def test_a_quantised_model_is_refused(tmp_path):
+@pytest.mark.parametrize("mode", ["int8", "int4", "float8"])
+def test_a_quantised_model_is_refused(mode, tmp_path):
     network = VisionTransformer(SMALL)
-    network.quantize("int8")
+    network.quantize(mode)
     network.save(tmp_path / "m.keras")
     for use in (load_checkpoint, read_info):
         with pytest.raises(ValueError, match=r"m\.keras.*is quantised"):
             use(tmp_path / "m.keras")
+
+
+def test_a_model_of_a_policy_of_floats_is_read(tmp_path):
+    policy = keras.dtype_policies.FloatDTypePolicy("mixed_bfloat16")
+    network = VisionTransformer(SMALL, dtype=policy)
+    network.save(tmp_path / "m.keras")
+    loaded = load_checkpoint(tmp_path / "m.keras")
+    for one, two in zip(network.weights, loaded.weights, strict=True):
+        np.testing.assert_array_equal(one, two, err_msg=one.path)
 
 
 def test_tables_of_another_grid_than_the_configs_are_refused(tmp_path):

@@ -85,7 +85,12 @@ PAIR, TOWER, ASSETS = "keras_vit>ImageTextModel", "image_tower", "assets/"
 MAX_NAMES_BYTES = 2**24  # 21,843 names take 0.4 MB.
 # Of a model's own config; its dtype policy is the one object within.
 KEYS = {"name", "trainable", "dtype", "config", "frozen", "trained_as"}
-POLICIES = {"DTypePolicy", "DTypePolicyMap", "QuantizedDTypePolicy"}
+POLICIES = {"DTypePolicy", "DTypePolicyMap", "FloatDTypePolicy"}
+QUANTIZED = {  # Policies that `keras.Model.quantize` gives.
+    *("QuantizedDTypePolicy", "QuantizedFloat8DTypePolicy"),
+    *("Int4DTypePolicy", "GPTQDTypePolicy", "AWQDTypePolicy"),
+}
+UNQUANTIZED = "Save the weights before model.quantize(...)."
 POLICY_MODULES = {"keras", "keras.dtype_policies"}
 # What a compiled model keeps beside its weights.
 COMPANIONS = re.compile(r"(optimizer|metrics|.*seed_generator)/.*")
@@ -321,7 +326,7 @@ class _Stored:
                 refuse(
                     self.path,
                     f"is of dtype {found[name].dtype}: the model is quantised",
-                    "Save the weights before model.quantize(...).",
+                    UNQUANTIZED,
                     name,
                 )
             check_dtype(self.path, name, found[name].dtype)
@@ -461,10 +466,13 @@ def _check_policy(path, dtype) -> None:
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
-            kind = value.get("class_name", "DTypePolicy")
+            kind = str(value.get("class_name", "DTypePolicy"))
             module = value.get("module", "keras")
-            if kind not in POLICIES or module not in POLICY_MODULES:
-                refuse(path, f"names {str(kind)[:80]!r} as its dtype", DAMAGED)
+            if kind in QUANTIZED:
+                problem = f"has the dtype policy {kind!r}: the model is"
+                refuse(path, f"{problem} quantised", UNQUANTIZED)
+            if kind not in POLICIES or str(module) not in POLICY_MODULES:
+                refuse(path, f"names {kind[:80]!r} as its dtype", DAMAGED)
             waiting += [x for key, x in value.items() if key != "module"]
         elif isinstance(value, list):
             refuse(path, "has a list in its dtype", DAMAGED)
