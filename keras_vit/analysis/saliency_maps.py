@@ -282,11 +282,11 @@ def _explainer(model, method):
 
 def _gradients_by_key(model):
     """Return the function of gradients that the library `saliency` calls."""
-    from saliency.core import INPUT_OUTPUT_GRADIENTS
-
     gradient = cached(model, "saliency", lambda: _image_gradient(model))
 
     def call_model(images, call_model_args=None, expected_keys=None):
+        from saliency.core import INPUT_OUTPUT_GRADIENTS
+
         images = np.asarray(images, "float32")
         return {INPUT_OUTPUT_GRADIENTS: gradient(images, call_model_args)}
 

@@ -217,7 +217,7 @@ def per_class(labels, predicted, class_names) -> list[dict]:
         >>> per_class([0, 1, 1], [0, 0, 1], ["cat", "dog"])[1]["recall"]
         0.5
     """
-    check_installed("The metrics of a class", "sklearn")
+    check_installed("A table of classes", "sklearn")
     from sklearn.metrics import precision_recall_fscore_support
 
     check_kind(tuple[str, ...], class_names=class_names)

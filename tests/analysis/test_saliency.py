@@ -1,5 +1,7 @@
 """Maps of the saliency library against NumPy and its methods' own laws."""
 
+import sys
+
 import numpy as np
 import numpy_forward
 import pytest
@@ -87,6 +89,15 @@ def test_no_path_from_grey_in_a_hybrid(method):
     model = tiny_model(**HYBRID)
     with pytest.raises(ValueError, match='hybrid.*"blur"'):
         saliency(model, images_of(model), method=method)
+
+
+@pytest.mark.once
+def test_a_library_that_is_missing_is_named(monkeypatch):
+    for module in ("saliency", "saliency.core"):
+        monkeypatch.setitem(sys.modules, module, None)
+    model, images = tiny_model(), images_of(tiny_model())
+    with pytest.raises(ValueError, match="needs saliency, which is not inst"):
+        saliency(model, images)
 
 
 def test_unknown_method():
