@@ -504,11 +504,11 @@ def has_vnni() -> bool | None:
 
 
 def _open_litert(path, record):
-    from ai_edge_litert.interpreter import Interpreter
-
     with path.open("rb") as file:
         if file.read(8)[4:] != b"TFL3":  # What fails to open fails to close.
             raise ValueError("it does not begin as a file of LiteRT.")
+    from ai_edge_litert.interpreter import Interpreter
+
     interpreter = Interpreter(
         model_path=str(path), num_threads=os.cpu_count() or 1
     )

@@ -628,6 +628,7 @@ def lengths(folder):
 
 
 def sentences(folder):
+    pytest.importorskip("sentencepiece")
     classes = zero_shot.class_embeddings(FOLDER / "siglip", ["a"])
     by_labels.words_of(FOLDER / "siglip", classes, "a {}")
 

@@ -8,6 +8,7 @@ import multiprocessing
 import signal
 import socket
 import time
+import warnings
 
 import psutil
 import pytest
@@ -279,7 +280,10 @@ def probed(run_folder):
         context = multiprocessing.get_context("fork")
         seconds = context.Queue()
         process = context.Process(target=probe, args=(server.port, seconds))
-        process.start()
+        with warnings.catch_warnings():
+            # JAX 0.7 warns of each fork; this process uses nothing of it.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            process.start()
         yield server, seconds
         assert process.is_alive()
         process.kill()
