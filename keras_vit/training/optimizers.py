@@ -1,6 +1,7 @@
 """The optimizer of a recipe, and its learning rate at each step."""
 
 import dataclasses
+import inspect
 
 import keras
 from keras import ops
@@ -149,6 +150,8 @@ OPTIMIZERS = {
     "muon": keras.optimizers.Muon,
     **({"schedule_free": schedule_free()} if schedule_free() else {}),
 }
+if "rms_rate" not in inspect.signature(OPTIMIZERS["muon"]).parameters:
+    del OPTIMIZERS["muon"]  # That of Keras 3.12 has steps of other sizes.
 RULES = {
     # The epsilon of the original's Adam; Keras's own is 1e-7.
     "adamw": lambda config: {
