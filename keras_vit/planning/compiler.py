@@ -296,5 +296,6 @@ def _optimizer(name, parts):
     """Return a new optimizer; parts are None for one."""
     from keras_vit.training.optimizers import OPTIMIZERS
 
+    check_choice("optimizer", name, OPTIMIZERS)  # Of this Keras.
     options = {"momentum": 0.9} if name == "sgd" else {}
     return OPTIMIZERS[name](gradient_accumulation_steps=parts, **options)

@@ -19,6 +19,7 @@ from keras_vit.planning.compiler import (
     topology,
 )
 from keras_vit.planning.estimate import Way, largest_batch, vit_config
+from keras_vit.training import optimizers
 from keras_vit.training.distribution import topologies
 from keras_vit.training.tasks import MAEConfig
 from keras_vit.training.tasks.mae import LOSSES
@@ -230,6 +231,12 @@ def test_a_step_is_that_of_its_case(parts):
     assert model.config.num_layers == TINY["num_layers"]
     assert model.output_shape == (None, TINY["num_classes"])
     assert step.optimizer().gradient_accumulation_steps == parts
+
+
+def test_an_optimizer_that_this_keras_lacks_is_named(monkeypatch):
+    monkeypatch.delitem(optimizers.OPTIMIZERS, "muon")
+    with pytest.raises(ValueError, match="nknown optimizer.*muon"):
+        the_compiler._optimizer("muon", None)
 
 
 def test_a_step_without_labels_has_the_loss_of_its_method():
