@@ -86,10 +86,6 @@ MAX_NAMES_BYTES = 2**24  # 21,843 names take 0.4 MB.
 # Of a model's own config; its dtype policy is the one object within.
 KEYS = {"name", "trainable", "dtype", "config", "frozen", "trained_as"}
 POLICIES = {"DTypePolicy", "DTypePolicyMap", "FloatDTypePolicy"}
-QUANTIZED = {  # Policies that `keras.Model.quantize` gives.
-    *("QuantizedDTypePolicy", "QuantizedFloat8DTypePolicy"),
-    *("Int4DTypePolicy", "GPTQDTypePolicy", "AWQDTypePolicy"),
-}
 UNQUANTIZED = "Save the weights before model.quantize(...)."
 POLICY_MODULES = {"keras", "keras.dtype_policies"}
 # What a compiled model keeps beside its weights.
@@ -468,10 +464,11 @@ def _check_policy(path, dtype) -> None:
         if isinstance(value, dict):
             kind = str(value.get("class_name", "DTypePolicy"))
             module = value.get("module", "keras")
-            if kind in QUANTIZED:
-                problem = f"has the dtype policy {kind!r}: the model is"
-                refuse(path, f"{problem} quantised", UNQUANTIZED)
-            if kind not in POLICIES or str(module) not in POLICY_MODULES:
+            foreign = str(module) not in POLICY_MODULES
+            if foreign or kind not in POLICIES:
+                if not foreign and kind.endswith("DTypePolicy"):
+                    what = f"has the policy {kind[:80]!r}: the model is"
+                    refuse(path, f"{what} quantised", UNQUANTIZED)
                 refuse(path, f"names {kind[:80]!r} as its dtype", DAMAGED)
             waiting += [x for key, x in value.items() if key != "module"]
         elif isinstance(value, list):
