@@ -116,6 +116,7 @@ def classifier_read(service, image):
 
 
 def test_an_exported_file_answers_in_units(folder):
+    pytest.importorskip("onnxscript")
     image = str(folder / "7.png")
     (expected,) = numbers(folder, folder / "run", [image])
     out = folder / "model.onnx"
@@ -125,8 +126,7 @@ def test_an_exported_file_answers_in_units(folder):
 
 
 def test_a_shared_folder_is_that_of_transformers(folder):
-    import transformers
-
+    transformers = pytest.importorskip("transformers")
     keras_vit.push_to_hub(
         folder / "run",
         "me/ages",

@@ -76,6 +76,7 @@ def image(tmp_path):
 
 # --- Two processes, one file ---
 def test_a_file_that_another_process_writes_is_refused(tmp_path, image):
+    pytest.importorskip("onnxscript")
     for name, write in {
         "a.npz": lambda path: [
             *embeddings_file.embed_files(

@@ -46,7 +46,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def import_timm(name="timm"):
     """timm, or another package of its kind, or the test is skipped."""
     if importlib.util.find_spec(name) is None:
-        pytest.skip(f"{name} is not installed")
+        pytest.skip(f"{name} is not installed", allow_module_level=True)
     if importlib.util.find_spec("torchvision") is not None:
         return importlib.import_module(name)
     finder = Finder()

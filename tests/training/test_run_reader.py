@@ -80,9 +80,7 @@ def test_batches_are_cut_for_accumulated_gradients(tmp_path):
     assert_same(*runs)
 
 
-def test_several_processes_of_tensorflow_need_its_reader(
-    monkeypatch, tmp_path
-):
+def test_several_processes_of_tensorflow_need_its_reader(monkeypatch, tmp_path):
     monkeypatch.setattr(keras.backend, "backend", lambda: "tensorflow")
     with pytest.raises(ValueError, match=r"from tf\.data"):
         run(tmp_path / "run", "pillow", distribution="multiworker")

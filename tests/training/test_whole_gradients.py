@@ -8,8 +8,6 @@ large and small crops, N patches, D features, K prototypes.
 import keras
 import numpy as np
 import pytest
-import torch
-import torch.nn.functional as F
 from keras import ops
 
 from keras_vit.models import VisionTransformer, ViTConfig
@@ -21,6 +19,8 @@ from keras_vit.training.tasks.distillation import (
 )
 from keras_vit.training.tasks.views import DRAWS
 
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
 B, G, L, D, HEADS = 4, 2, 2, 8, 2
 SIZES = {
     **{"hidden_dim": D, "num_layers": 2, "num_heads": HEADS, "mlp_dim": 16},
