@@ -412,9 +412,6 @@ class StoredImages:
     def whole(self) -> np.ndarray:
         return np.ones(len(self.files), bool)
 
-    def __len__(self) -> int:
-        return len(self.files)
-
     def read(self, position: int) -> bytes:
         """Return the encoded image of a position, 0 to N - 1.
 

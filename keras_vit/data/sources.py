@@ -148,21 +148,15 @@ def _check_names(dataset: Dataset) -> None:
     for part in (dataset.train, dataset.validation, dataset.test):
         if getattr(part, "kind", None) != "path" or part.labels is None:
             continue
-        odd = [x for x in part.contents if not _is_utf8(x)]
+        odd = [
+            x for x in part.contents if x != x.encode(errors="ignore").decode()
+        ]
         if odd:
             raise ValueError(
                 f"{len(odd)} file(s) have names that are no UTF-8: "
                 f"{', '.join(map(printable, odd[:NUM_LISTED]))}. Rename them, "
                 "or their folders."
             )
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _check_classes(dataset: Dataset) -> None:

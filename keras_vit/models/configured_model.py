@@ -330,9 +330,8 @@ def head(config, features, dtype=None):
         name="predictions",
     )
     if getattr(config, "unit_features", False):
-        policy = _head_policy(dtype, "unit_features")
         unit = keras.layers.UnitNormalization(
-            dtype=policy, name="unit_features"
+            dtype=_head_policy(dtype, "unit_features"), name="unit_features"
         )
         features = unit(features)  # (B, D)
     return classify(features)

@@ -463,13 +463,12 @@ def _check_policy(path, dtype) -> None:
         value = waiting.pop()
         if isinstance(value, dict):
             kind = str(value.get("class_name", "DTypePolicy"))
-            module = value.get("module", "keras")
-            foreign = str(module) not in POLICY_MODULES
-            if foreign or kind not in POLICIES:
-                if not foreign and kind.endswith("DTypePolicy"):
-                    what = f"has the policy {kind[:80]!r}: the model is"
-                    refuse(path, f"{what} quantised", UNQUANTIZED)
+            module = str(value.get("module", "keras"))
+            if module not in POLICY_MODULES or "DTypePolicy" not in kind:
                 refuse(path, f"names {kind[:80]!r} as its dtype", DAMAGED)
+            if kind not in POLICIES:
+                what = f"has the policy {kind[:80]!r}: the model is quantised"
+                refuse(path, what, UNQUANTIZED)
             waiting += [x for key, x in value.items() if key != "module"]
         elif isinstance(value, list):
             refuse(path, "has a list in its dtype", DAMAGED)
