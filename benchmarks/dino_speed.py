@@ -30,8 +30,7 @@ from keras_vit.runtime.machine import versions
 from keras_vit.training import OptimizerConfig
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.tasks import DINOConfig, dino_network
-from keras_vit.training.tasks.dino import OutputLoss, canvas_side
-from keras_vit.training.tasks.views import DRAWS
+from keras_vit.training.tasks.dino import DRAWS, OutputLoss, canvas_side
 
 SUPPORT = pathlib.Path(__file__).parents[1] / "tests" / "support"
 NAMES = {"S": "vit_small", "B": "vit_base"}

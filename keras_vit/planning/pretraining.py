@@ -35,13 +35,12 @@ from keras_vit.training.tasks import (
     dino,
     dino_network,
 )
-from keras_vit.training.tasks.dino import OutputLoss
+from keras_vit.training.tasks.dino import DRAWS, OutputLoss
 from keras_vit.training.tasks.distillation import (
     DistillationLoss,
     distillation_network,
 )
 from keras_vit.training.tasks.mae import LOSSES, check_model
-from keras_vit.training.tasks.views import DRAWS
 
 __all__ = ["METHODS", "Pretraining", "decoder_config", "read_method"]
 

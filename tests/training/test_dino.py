@@ -14,10 +14,12 @@ from keras import ops
 
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training.tasks.dino import (
+    DRAWS,
     DINOBatches,
     DINOConfig,
     DINOHead,
     OutputLoss,
+    Views,
     block_masks,
     check_batch,
     collapsed_teacher,
@@ -29,7 +31,6 @@ from keras_vit.training.tasks.feature_watch import (
     CollapseWatch,
     collapsed_features,
 )
-from keras_vit.training.tasks.views import DRAWS, Views
 
 REFERENCE = pathlib.Path(__file__).parents[1] / "reference"
 FOLDER = REFERENCE / "self_supervision"

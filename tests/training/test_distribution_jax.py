@@ -126,7 +126,7 @@ import numpy as np
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training.distribution import setup
 from keras_vit.training.tasks import DINOConfig, dino_network
-from keras_vit.training.tasks.views import DRAWS
+from keras_vit.training.tasks.dino import DRAWS
 
 inputs = {
     "image": np.zeros((16, 24, 24, 3), "float32"),

@@ -11,13 +11,17 @@ import pytest
 from keras import ops
 
 from keras_vit.models import VisionTransformer, ViTConfig
-from keras_vit.training.tasks.dino import DINOConfig, OutputLoss, dino_network
+from keras_vit.training.tasks.dino import (
+    DRAWS,
+    DINOConfig,
+    OutputLoss,
+    dino_network,
+)
 from keras_vit.training.tasks.distillation import (
     DistillationLoss,
     DistillConfig,
     distillation_network,
 )
-from keras_vit.training.tasks.views import DRAWS
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
