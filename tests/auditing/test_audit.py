@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import keras_vit
-from keras_vit.auditing.audit import Finding
+from keras_vit.auditing import Finding
 from keras_vit.cli import main
 
 NAME = "<b>&amp;.png"  # what a page must not take for its own
@@ -259,7 +259,7 @@ def test_command_writes_beside_the_folder_by_default(
 def test_interrupt_leaves_no_half_files(tmp_path):
     planted.write_flipped_digits(tmp_path / "data", seed=0)
     program = (
-        "import sys, keras_vit.auditing.near_duplicates as near\n"
+        "import sys, keras_vit.auditing as near\n"
         "from keras_vit.cli import main\n"
         "before = near._left\n"
         "def left(*pictures):\n"

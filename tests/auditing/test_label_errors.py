@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_vit.auditing.audit import (
+from keras_vit.auditing import (
     confident_classes,
     label_errors,
     out_of_sample,

@@ -4,9 +4,8 @@ import numpy as np
 import planted
 import pytest
 
-from keras_vit.auditing import near_duplicates as near
-from keras_vit.auditing.audit import read_facts
-from keras_vit.auditing.near_duplicates import groups_of, near_duplicates
+from keras_vit import auditing as near
+from keras_vit.auditing import groups_of, near_duplicates, read_facts
 
 COPIES = 48  # four of each kind of change
 

@@ -5,7 +5,7 @@ import planted
 import pytest
 from PIL import Image, ImageFilter
 
-from keras_vit.auditing.audit import ODD, odd_images, read_facts
+from keras_vit.auditing import ODD, odd_images, read_facts
 
 
 @pytest.fixture(scope="module")
