@@ -16,8 +16,12 @@ import served
 import uvicorn
 from uvicorn.server import ServerState
 
-from keras_vit.serving.server import guarded_protocol, most_connections
-from keras_vit.serving.web_application import check_hosts, for_hosts
+from keras_vit.serving.server import (
+    check_hosts,
+    for_hosts,
+    guarded_protocol,
+    most_connections,
+)
 
 FILE = served.encoded(served.picture(0))
 LIMITED = """

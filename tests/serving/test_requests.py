@@ -21,7 +21,7 @@ from keras_vit.analysis import (
 )
 from keras_vit.prediction import load_classifier
 from keras_vit.serving.received_images import Refusal, received_images
-from keras_vit.serving.web_application import ROUTES
+from keras_vit.serving.server import ROUTES
 
 PICTURES = [served.picture(seed) for seed in range(5)]
 FILES = [served.encoded(x) for x in PICTURES]

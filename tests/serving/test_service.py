@@ -15,7 +15,7 @@ from keras_vit.data.resizing import Geometry, evaluation_crop
 from keras_vit.serving import Service, ServingLimits, web_application
 from keras_vit.serving.service import ModelError
 
-web = importlib.import_module("keras_vit.serving.web_application")
+web = importlib.import_module("keras_vit.serving.server")
 GEOMETRY = Geometry((4, 4), 3, PreprocessingConfig(evaluation="squash"))
 BLACK = served.encoded(np.zeros((4, 4, 3), "uint8"))
 WHITE = served.encoded(np.full((4, 4, 3), 255, "uint8"))
