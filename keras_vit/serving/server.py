@@ -32,13 +32,13 @@ from keras_vit.prediction.encoder import is_projected
 from keras_vit.prediction.exported_model import ExportedModel
 from keras_vit.prediction.picture_page import picture_page, shipped_text
 from keras_vit.runtime.interrupts import INTERRUPTED, TERMINATED
-from keras_vit.serving.received_images import Refusal
 from keras_vit.serving.service import (
     NAMED,
     READY,
     STOPPING,
     UNCLASSIFIED,
     NoClasses,
+    Refusal,
     Service,
     ServingLimits,
 )

@@ -20,8 +20,8 @@ from keras_vit.analysis import (
     overlay,
 )
 from keras_vit.prediction import load_classifier
-from keras_vit.serving.received_images import Refusal, received_images
 from keras_vit.serving.server import ROUTES
+from keras_vit.serving.service import Refusal, received_images
 
 PICTURES = [served.picture(seed) for seed in range(5)]
 FILES = [served.encoded(x) for x in PICTURES]
