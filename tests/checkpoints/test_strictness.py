@@ -15,6 +15,7 @@ from keras_vit.checkpoints import (
 from keras_vit.checkpoints.files.npz import write_npz
 
 NAME = "vit_tiny_augreg"
+MIXER = "mixer_tiny_google"
 
 
 def values(model):
@@ -111,7 +112,7 @@ def test_error_lists_missing_and_unused_together(tmp_path):
         load_checkpoint(path)
 
 
-@pytest.mark.parametrize("name", ["vit_tiny_google", "mixer_tiny_google"])
+@pytest.mark.parametrize("name", ["vit_tiny_google", MIXER])
 def test_every_tensor_is_needed(name, tmp_path):
     file = read_arrays(path_of(name))
     for missing in file:
@@ -170,18 +171,24 @@ def test_guess_of_heads_is_told(tmp_path):
     [
         ("m.keras", {"num_heads": 5}, "has 3 attention heads, but num_heads=5"),
         ("m.keras", {"architecture": "x"}, "is of the format keras. Received"),
-        ("mixer", {"num_heads": 3}, "has no attention heads, but num_heads=3"),
-        ("mixer", {"architecture": "x"}, "is of the format mixer. Received"),
+        (MIXER, {"num_heads": 3}, "has no attention heads, but num_heads=3"),
+        (MIXER, {"architecture": "x"}, "is of the format mixer. Received"),
+        (
+            "timm_mixer_tiny",
+            {"architecture": "deit_tiny_patch16_224.fb_in1k"},
+            "holds an MLP-Mixer, but 'deit_tiny_patch16_224.fb_in1k' is a Vis",
+        ),
     ],
 )
 @pytest.mark.parametrize("read", [load_checkpoint, read_info])
 def test_what_a_file_shows_itself_is_not_overridden(
     read, name, options, message, tmp_path
 ):
-    path = path_of("mixer_tiny_google")
     if name == "m.keras":
         path = tmp_path / name
         load(NAME).save(path)
+    else:
+        path = path_of(name)
     with pytest.raises(ValueError, match=message):
         read(path, **options)
 

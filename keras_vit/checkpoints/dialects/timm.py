@@ -905,6 +905,7 @@ DIALECT = Dialect(
     read_trained_as=read_trained_as,
     usual_images=usual_images,
     example_of_architecture="vit_base_patch16_clip_224",
+    names_transformer=find,
     scales_pixels_variously=True,
     untold=UNTOLD,
     metadata=metadata,
