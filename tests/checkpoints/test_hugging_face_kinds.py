@@ -406,6 +406,25 @@ def test_no_known_format_quotes_the_model_type(tmp_path):
         load_checkpoint(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "other", "layout"),
+    [
+        ("ViTModel", "dinov2", "hugging_face"),
+        ("ViTModel", "sam_vision_model", "hugging_face"),
+        ("Dinov2Model", "vit", "hugging_face_dinov2"),
+        ("SiglipVisionModel", "clip_vision_model", "hugging_face_siglip"),
+    ],
+)
+def test_a_config_of_another_kind_is_refused(name, other, layout, tmp_path):
+    folder = written(built(name, VISION), tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    config["model_type"] = other
+    (folder / "config.json").write_text(json.dumps(config))
+    message = f"model_type='{other}', but the tensors .* in {layout} format"
+    with pytest.raises(ValueError, match=message):
+        load_checkpoint(folder)
+
+
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27)
 
 

@@ -176,7 +176,7 @@ def test_guess_of_heads_is_told(tmp_path):
         (
             "timm_mixer_tiny",
             {"architecture": "deit_tiny_patch16_224.fb_in1k"},
-            "holds an MLP-Mixer, but 'deit_tiny_patch16_224.fb_in1k' is a Vis",
+            "holds a Mixer, but 'deit_tiny_patch16_224.fb_in1k' is a Vision",
         ),
     ],
 )

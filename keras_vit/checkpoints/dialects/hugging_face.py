@@ -14,6 +14,7 @@ import numpy as np
 from keras_vit.checkpoints.dialects.hugging_face_config import (
     CLASSES,
     check_config,
+    check_layout,
     companions,
     find_class_problems,
     find_pooling,
@@ -415,6 +416,7 @@ DIALECT = Dialect(
     read_trained_as=read_trained_as,
     usual_images=usual_images,
     check_config=check_config,
+    check_layout=check_layout,
     folder_notes=folder_notes,
     untold=("num_heads", "activation", "layer_norm_epsilon"),
     rename=rename,

@@ -25,6 +25,7 @@ from keras_vit.checkpoints.files.tensors import refuse, refusing
 __all__ = [
     "CLASSES",
     "check_config",
+    "check_layout",
     "companions",
     "find_class_problems",
     "find_pooling",
@@ -121,6 +122,19 @@ DEFAULTS = {
     "vit-hybrid": {**VIT, "image_size": 384},
     "vit_mae": VIT,
     "vit_msn": DINOV2,
+}
+# The layout of its tensors by the start of a model_type, if it is not ViT's.
+TENSORS = {
+    "aimv2": "hugging_face_aimv2",
+    "beit": "hugging_face_beit",
+    "clip": "hugging_face_clip",
+    "data2vec": "hugging_face_beit",
+    "dinov2": "hugging_face_dinov2",
+    "dinov3": "hugging_face_dinov3",
+    "metaclip": "hugging_face_clip",
+    "sam": "segment_anything",
+    "siglip": "hugging_face_siglip",
+    "tipsv2": "hugging_face_tipsv2",
 }
 # These resample the positions of images that are no squares, from a square.
 SQUARE = (
@@ -333,6 +347,22 @@ def check_config(path, content: dict, tensors) -> None:
                 f"are with{'' if shown else 'out'} {part}",
                 "The two belong to different models: fetch both again.",
             )
+
+
+def check_layout(checkpoint, architecture: str | None) -> None:
+    """Refuse tensors of another kind than the model_type beside them."""
+    kind, name = (
+        checkpoint.file.config.get("model_type"),
+        checkpoint.layout.name,
+    )
+    expected = (y for x, y in TENSORS.items() if str(kind).startswith(x))
+    if kind is not None and name != next(expected, "hugging_face"):
+        refuse(
+            checkpoint.file.path,
+            f"has model_type={kind!r}, but the tensors beside it are in "
+            f"{name} format",
+            "The two belong to different models: fetch both again.",
+        )
 
 
 def read_trained_as(folder: Path, content: dict) -> dict:

@@ -878,6 +878,22 @@ def read_architecture(checkpoint, architecture: str | None, known) -> dict:
     )
 
 
+def check_layout(checkpoint, architecture: str | None) -> None:
+    """Refuse the name of a Vision Transformer for a file of another family.
+
+    Of the other families timm's list has no names.
+    """
+    family = {"mixer": "a Mixer", "bit": "a ResNet"}.get(
+        checkpoint.layout.family
+    )
+    if family and architecture and find(architecture):
+        refuse(
+            checkpoint.file.path,
+            f"holds {family}, but {architecture!r} is a Vision Transformer",
+            "Leave out architecture, or give that of the file.",
+        )
+
+
 def read_gates(checkpoint, architecture: str | None, known) -> dict:
     """Return the activation of a Mixer with gates, which nothing else tells."""
     names = (architecture, pathlib.Path(checkpoint.file.path).name)
@@ -905,7 +921,7 @@ DIALECT = Dialect(
     read_trained_as=read_trained_as,
     usual_images=usual_images,
     example_of_architecture="vit_base_patch16_clip_224",
-    names_transformer=find,
+    check_layout=check_layout,
     scales_pixels_variously=True,
     untold=UNTOLD,
     metadata=metadata,

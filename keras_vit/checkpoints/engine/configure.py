@@ -13,11 +13,7 @@ from typing import NoReturn
 import numpy as np
 
 from keras_vit.checkpoints.engine.layout import Facts, listed
-from keras_vit.checkpoints.engine.recognition import (
-    FAMILIES,
-    Checkpoint,
-    dialects,
-)
+from keras_vit.checkpoints.engine.recognition import Checkpoint, dialects
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
 from keras_vit.io.checks import check_whole
 from keras_vit.models.options import (
@@ -95,9 +91,7 @@ def configure(
             f"{file.path!r} is of the format {checkpoint.layout.name}. "
             f"Received: architecture={name!r}. Leave it out."
         )
-    if family in ("mixer", "bit") and publisher.names_transformer(name or ""):
-        what = f"holds {FAMILIES[family]}, but {name!r} is a Vision Transformer"
-        refuse(file.path, what, "Leave out architecture, or name the file's.")
+    publisher.check_layout(checkpoint, name)
     if checkpoint.fields:
         _check_heads(checkpoint, checkpoint.fields.get("num_heads"), num_heads)
         return checkpoint

@@ -87,8 +87,9 @@ class Dialect:
             to what a user should know of it.
         example_of_architecture: str, a name that the argument `architecture`
             takes, where this publisher names architectures.
-        names_transformer: from the name of an architecture to whether it is
-            of a Vision Transformer of this publisher.
+        check_layout: from a recognised file and the name that was given of its
+            architecture, or None; raises where what is said of it, there or in
+            its config, is of other tensors.
         scales_pixels_variously: bool, whether only a config tells how pixels
             of its models are scaled.
         untold: fields of the config that only a config.json tells, so that a
@@ -117,7 +118,7 @@ class Dialect:
     check_config: Callable = _nothing
     folder_notes: Callable = _no_problems
     example_of_architecture: str = ""
-    names_transformer: Callable = _nothing
+    check_layout: Callable = _nothing
     scales_pixels_variously: bool = False
     untold: tuple = ()
     rename: Callable = _same_names
