@@ -11,6 +11,7 @@ from keras_vit.checkpoints import (
     load_checkpoint,
     load_weights,
     read_info,
+    save_checkpoint,
 )
 from keras_vit.checkpoints.files.npz import write_npz
 
@@ -191,6 +192,17 @@ def test_what_a_file_shows_itself_is_not_overridden(
         path = path_of(name)
     with pytest.raises(ValueError, match=message):
         read(path, **options)
+
+
+@pytest.mark.once
+def test_a_config_with_the_architecture_of_another_publisher(tmp_path):
+    save_checkpoint(load(NAME), tmp_path, format="hugging_face")
+    text = '{"architecture": "vit_tiny_patch16_224"}'
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(
+        ValueError, match=r"hugging_face.*Its config.json is of"
+    ):
+        load_checkpoint(tmp_path)
 
 
 @pytest.mark.once

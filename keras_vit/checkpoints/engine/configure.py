@@ -86,10 +86,13 @@ def configure(
     publisher = checkpoint.layout.dialect
     if name is not None and not publisher.example_of_architecture:
         names = [x.name for x in dialects() if x.example_of_architecture]
+        advice = "Leave it out."
+        if not architecture:
+            advice = "Its config.json is of another model: fetch both again."
         raise ValueError(
             f"architecture is a name of {' or '.join(names)}'s, and "
             f"{file.path!r} is of the format {checkpoint.layout.name}. "
-            f"Received: architecture={name!r}. Leave it out."
+            f"Received: architecture={name!r}. {advice}"
         )
     publisher.check_layout(checkpoint, name)
     if checkpoint.fields:
