@@ -1004,6 +1004,8 @@ ODD: dict[str, tuple[Callable[[dict], np.ndarray], str]] = {
 }
 
 
+# --- Near duplicates ---
+
 SIDE = 32  # S
 COARSE = 8  # points a side that candidates are found by
 CANDIDATES = 5  # candidates of an image, as many mirrored

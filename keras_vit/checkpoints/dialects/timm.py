@@ -879,13 +879,9 @@ def read_architecture(checkpoint, architecture: str | None, known) -> dict:
 
 
 def check_layout(checkpoint, architecture: str | None) -> None:
-    """Refuse the name of a Vision Transformer for a file of another family.
-
-    Of the other families timm's list has no names.
-    """
-    family = {"mixer": "a Mixer", "bit": "a ResNet"}.get(
-        checkpoint.layout.family
-    )
+    """Refuse the name of a Vision Transformer for a file of another family."""
+    families = {"mixer": "a Mixer", "bit": "a ResNet"}
+    family = families.get(checkpoint.layout.family)
     if family and architecture and find(architecture):
         refuse(
             checkpoint.file.path,
