@@ -123,18 +123,20 @@ DEFAULTS = {
     "vit_mae": VIT,
     "vit_msn": DINOV2,
 }
-# The layout of its tensors by the start of a model_type, if it is not ViT's.
+# What tensors are of by the start of a model_type, unless of a plain ViT: the
+# model_type of a row of `CLASSES`, or a layout without one.
 TENSORS = {
-    "aimv2": "hugging_face_aimv2",
-    "beit": "hugging_face_beit",
-    "clip": "hugging_face_clip",
-    "data2vec": "hugging_face_beit",
-    "dinov2": "hugging_face_dinov2",
-    "dinov3": "hugging_face_dinov3",
-    "metaclip": "hugging_face_clip",
-    "sam": "segment_anything",
-    "siglip": "hugging_face_siglip",
-    "tipsv2": "hugging_face_tipsv2",
+    "aimv2": ("aimv2_vision_model", "hugging_face_aimv2"),
+    "beit": ("beit",),
+    "clip": ("clip_vision_model",),
+    "data2vec": ("beit",),
+    "dinov2_with_registers": ("dinov2_with_registers",),
+    "dinov2": ("dinov2",),
+    "dinov3": ("dinov3_vit",),
+    "metaclip": ("clip_vision_model",),
+    "sam": ("segment_anything",),
+    "siglip": ("siglip", "siglip_vision_model"),
+    "tipsv2": ("hugging_face_tipsv2",),
 }
 # These resample the positions of images that are no squares, from a square.
 SQUARE = (
@@ -351,16 +353,13 @@ def check_config(path, content: dict, tensors) -> None:
 
 def check_layout(checkpoint, architecture: str | None) -> None:
     """Refuse tensors of another kind than the model_type beside them."""
-    kind, name = (
-        checkpoint.file.config.get("model_type"),
-        checkpoint.layout.name,
-    )
+    kind, layout = checkpoint.file.config.get("model_type"), checkpoint.layout
+    shown = layout.model_class.model_type if layout.model_class else layout.name
     expected = (y for x, y in TENSORS.items() if str(kind).startswith(x))
-    if kind is not None and name != next(expected, "hugging_face"):
+    if kind is not None and shown not in next(expected, ("hugging_face",)):
         refuse(
             checkpoint.file.path,
-            f"has model_type={kind!r}, but the tensors beside it are in "
-            f"{name} format",
+            f"has model_type={kind!r}, but tensors of {shown!r}",
             "The two belong to different models: fetch both again.",
         )
 
