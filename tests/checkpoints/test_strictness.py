@@ -1,5 +1,7 @@
 """Nothing is loaded in part, and a model that fails to load is as it was."""
 
+import shutil
+
 import keras
 import numpy as np
 import pytest
@@ -202,6 +204,15 @@ def test_a_config_with_the_architecture_of_another_publisher(tmp_path):
     with pytest.raises(
         ValueError, match=r"hugging_face.*Its config.json is of"
     ):
+        load_checkpoint(tmp_path)
+
+
+@pytest.mark.once
+def test_a_config_with_the_architecture_of_another_family(tmp_path):
+    shutil.copy(path_of("timm_mixer_tiny"), tmp_path / "model.safetensors")
+    text = '{"architecture": "vit_tiny_patch16_224"}'
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ValueError, match="holds a Mixer, but 'vit_tiny_patch"):
         load_checkpoint(tmp_path)
 
 

@@ -886,7 +886,7 @@ def check_layout(checkpoint, architecture: str | None) -> None:
         refuse(
             checkpoint.file.path,
             f"holds {family}, but {architecture!r} is a Vision Transformer",
-            "Leave out architecture, or give that of the file.",
+            "Give the architecture or the config.json of the file.",
         )
 
 

@@ -77,10 +77,8 @@ def configure(
     if num_heads is not None:
         check_whole(1, num_heads=num_heads)
     family, file = checkpoint.layout.family, checkpoint.file
-    name = architecture
-    if family in ("vit", "variant"):
-        name = name or file.config.get("architecture")
-    elif num_heads is not None:
+    name = architecture or file.config.get("architecture")
+    if num_heads is not None and family not in ("vit", "variant"):
         what = f"has no attention heads, but num_heads={num_heads}"
         refuse(file.path, what, "Leave out num_heads.")
     publisher = checkpoint.layout.dialect
