@@ -91,6 +91,63 @@ def test_a_size_that_is_assumed_is_no_source():
     assert known.but(assumed=("image_size",)).told_size is None
 
 
+def test_fields_come_back_from_json_and_defaults_are_left_out():
+    every = TrainedAs(
+        preprocessing={"evaluation": "squash", "resize_size": (9, 7)},
+        image_size=(1, 1),
+        problem="multilabel",
+        activation="linear",
+        class_names=NAMES,
+        source="a file",
+        assumed=("antialias",),
+        obstacle="no such resampling",
+    )
+    for known in (every, TrainedAs(), TrainedAs(activation="sigmoid")):
+        fields = json.loads(json.dumps(known.to_fields()))
+        assert TrainedAs.from_fields(fields, "a file") == known
+    assert TrainedAs().to_fields() == {}
+    assert len(every.to_fields()) == len(dataclasses.fields(every))
+    assert str(every) == (
+        "1x1, evaluation=squash, resize_size=(9, 7), multilabel, linear, "
+        "3 class names; no such resampling"
+    )
+    rules = {"evaluation": "squash", "resize_size": None}
+    assert str(TrainedAs(preprocessing=rules)) == (
+        "evaluation=squash, classification, softmax"
+    )
+    with pytest.raises(ValueError, match=r"\['shape', 'sort'\] is unknown"):
+        TrainedAs.from_fields(
+            {"sort": 1, "shape": 2, "source": "a"}, "config.json"
+        )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"image_size": (16, 0)},
+        {"image_size": (16, 16, 3)},
+        {"image_size": [16, 16]},
+        {"image_size": (16.0, 16)},
+        {"class_names": ("ant", 3)},
+        {"class_names": ("ant", "b\ud800")},
+        {"class_names": ["ant", "bee"]},
+        {"source": 3},
+        {"problem": "detection"},
+        {"activation": "relu"},
+        {"preprocessing": ["squash"]},
+    ],
+)
+def test_values_of_another_kind_are_refused(fields):
+    with pytest.raises(ValueError, match="Received: ") as raised:
+        TrainedAs(**fields)
+    received = str(raised.value).partition("Received: ")[2]
+    assert repr(fields).partition(":")[2].strip("{}") in received
+    long = tuple(str(x) for x in range(999)) + (1,)
+    with pytest.raises(ValueError, match="problem") as raised:
+        TrainedAs(class_names=long)  # pyright: ignore[reportArgumentType]
+    assert len(str(raised.value).partition("Received: ")[2]) == 301
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_pixels_are_those_of_the_processors_of_transformers(seed):
     transformers = pytest.importorskip("transformers")
