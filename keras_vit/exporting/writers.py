@@ -28,6 +28,7 @@ import numpy as np
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.resizing import Geometry, tensor_crop
 from keras_vit.io.atomic_files import replacing
+from keras_vit.layers.standardized_conv import StandardizedConv2D
 from keras_vit.models.configured_model import remade
 from keras_vit.prediction.exported_model import (
     INPUT,
@@ -59,6 +60,11 @@ def main(jobs: Sequence[dict]) -> None:
         answer = ""
         try:
             model = rebuilt(job["model"], job["format"], job["precision"])
+            # The exporter to ONNX takes numbers below 1e-8 for zeros, such as
+            # what is added to the variance of a kernel.
+            for layer in sublayers(model):
+                if isinstance(layer, StandardizedConv2D):
+                    layer.fold()
             if options := job["geometry"]:
                 config = PreprocessingConfig(**options.pop("config"))
                 geometry = Geometry(**options, config=config)

@@ -61,14 +61,24 @@ class StandardizedConv2D(keras.layers.Conv2D):
         super().__init__(filters, kernel_size, **kwargs)
         self.standardization = standardization
         self.epsilon = epsilon
+        self.is_folded = False
+
+    def fold(self) -> None:
+        """Keep the standardised kernel, for a program without training."""
+        self.kernel.assign(self._standardized(self.kernel))
+        self.is_folded = True
 
     def convolution_op(self, inputs, kernel):
+        if not self.is_folded:
+            kernel = self._standardized(kernel)
+        return super().convolution_op(inputs, ops.cast(kernel, inputs.dtype))
+
+    def _standardized(self, kernel):
         kernel = ops.cast(kernel, "float32")
         # ops.moments loses digits on torch, where it subtracts squares.
         kernel = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
         variance = ops.mean(ops.square(kernel), axis=(0, 1, 2), keepdims=True)
-        kernel = kernel / DIVISORS[self.standardization](variance, self.epsilon)
-        return super().convolution_op(inputs, ops.cast(kernel, inputs.dtype))
+        return kernel / DIVISORS[self.standardization](variance, self.epsilon)
 
     def get_config(self):
         config = super().get_config()

@@ -5,7 +5,7 @@ import json
 import keras
 import numpy as np
 import pytest
-from export_cells import randomised, vit
+from export_cells import bit, randomised, vit
 
 import keras_vit
 from keras_vit.cli import main
@@ -342,6 +342,26 @@ def test_calibration_gives_products_of_8_bits(classifier, tmp_path, name):
     )
     assert 1e-4 < record["check"]["relative_error"] <= 0.2
     assert record["check"]["images"] == 16
+
+
+@pytest.mark.once
+def test_a_kernel_of_small_numbers_is_scaled_as_the_model_does(tmp_path):
+    """BiT adds 1e-10 to its variance, which ONNX's exporter takes for zero."""
+    model = randomised(bit())
+    for name in ("root_conv", "stage1_unit1_conv2"):
+        kernel = model.get_layer(name).kernel
+        kernel.assign(kernel * 1e-4)
+        kernel.assign(kernel * np.arange(kernel.shape[-1]))  # The first is 0.
+    path = tmp_path / "bit.onnx"
+    keras_vit.export(model, path)
+    random = np.random.default_rng(0)
+    x = random.uniform(-1, 1, (2, 64, 64, 3)).astype("float32")
+    np.testing.assert_allclose(
+        ExportedModel(path).predict_on_batch(x),
+        model.predict_on_batch(x),
+        rtol=0,
+        atol=1e-4,
+    )
 
 
 def saved_graph(path, nodes, constants, shape):

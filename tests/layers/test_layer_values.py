@@ -301,6 +301,9 @@ def test_standardised_kernels_have_mean_0_and_variance_1(form):
     }[form]
     standardised = (kernel - kernel.mean(axis=(0, 1, 2))) / deviation
     expected = np.einsum("bhwc,hwcd->bd", images, standardised)
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(layer(images))[:, 0, 0], expected, atol=1e-3
-    )
+    found = ops.convert_to_numpy(layer(images))
+    np.testing.assert_allclose(found[:, 0, 0], expected, atol=1e-3)
+    layer.fold()
+    np.testing.assert_array_equal(ops.convert_to_numpy(layer(images)), found)
+    kernel = ops.convert_to_numpy(layer.kernel)
+    np.testing.assert_allclose(kernel, standardised, atol=1e-3)
