@@ -79,6 +79,7 @@ def explain(
     discard_ratio: float = 0.0,
     head_fusion: str = "mean",
     class_names: tuple[str, ...] | None = None,
+    image_size: int | tuple[int, int] | None = None,
     preprocessing: PreprocessingConfig | None = None,
     name: str | None = None,
 ) -> pathlib.Path:
@@ -101,6 +102,7 @@ def explain(
         discard_ratio: see `keras_vit.analysis.attention_rollout`.
         head_fusion: see `keras_vit.analysis.attention_rollout`.
         class_names: the names, where they are not those of the weights.
+        image_size: see `keras_vit.predict`.
         preprocessing: how images are resized and cropped, where it is not as
             the weights were evaluated.
         name: str, what the page calls the model; by default its name.
@@ -122,7 +124,7 @@ def explain(
     check_whole(1, top=top)
     check_installed("The page of the attention", *EXTRAS["plots"])
     classifier = as_classifier(
-        model, class_names, preprocessing, needs_classes=False
+        model, class_names, preprocessing, image_size, needs_classes=False
     )
     network = classifier.model
     check_network(network)

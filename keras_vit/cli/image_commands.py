@@ -144,22 +144,19 @@ def _add_image_size(add):
 
 def _explain(arguments):
     # Help and wrong arguments need no model.
-    from keras_vit.explanation import check_folder, explain
-    from keras_vit.prediction import load_classifier
+    from keras_vit.explanation import explain
 
-    check_folder(arguments.out)
     if arguments.checkpoints or arguments.texts:
         _show(_explain_otherwise(arguments), arguments)
         return
     page = explain(
-        load_classifier(
-            arguments.model, arguments.image_size, needs_classes=False
-        ),
+        arguments.model,
         arguments.images,
         arguments.out,
         top=arguments.top,
         discard_ratio=arguments.discard_ratio,
         head_fusion=arguments.head_fusion,
+        image_size=arguments.image_size,
         name=arguments.model,
     )
     _show(page, arguments)

@@ -57,7 +57,6 @@ from keras_vit.io.atomic_files import PARTIAL, only_writer
 from keras_vit.io.checks import (
     check_choice,
     check_kind,
-    check_own_size,
     is_of,
 )
 from keras_vit.io.run_folder import folder_of, read_config
@@ -66,7 +65,6 @@ from keras_vit.prediction import (
     Classifier,
     as_classifier,
     images_of,
-    load_classifier,
 )
 from keras_vit.prediction.exported_model import (
     INPUT,
@@ -178,11 +176,10 @@ def export(
     _check_installed(format)
     _check_free(path, format, layout)
     source = source_of(model)
-    if isinstance(model, (str, os.PathLike)):
-        model = load_classifier(model, image_size, needs_classes=False)
-    classifier = as_classifier(model, needs_classes=False)
+    classifier = as_classifier(
+        model, image_size=image_size, needs_classes=False
+    )
     check_network(classifier.model)
-    check_own_size(classifier.geometry.image_size, image_size)
     classifier = _with_preprocessing(classifier, include_preprocessing)
     _check_possible(format, precision, quantization_of(classifier.model))
     compared, calibration = None, None
@@ -487,17 +484,22 @@ def source_of(model: Any) -> dict[str, str]:
 
 
 def _with_preprocessing(classifier, include):
-    model = classifier.model
-    if include in (None, model.config.include_preprocessing):
+    model, changes = classifier.model, {}
+    if None in model.input_shape[1:3]:
+        changes["image_size"] = classifier.geometry.image_size
+    if include not in (None, model.config.include_preprocessing):
+        changes["include_preprocessing"] = include
+    if not changes:
         return classifier
     if quantization_of(model):
+        given = ", ".join(f"{x}={y}" for x, y in changes.items())
         raise ValueError(
-            "The preprocessing of a quantised model cannot be taken out or "
-            f"put in. Received: include_preprocessing={include}. Leave it "
-            "out, or export the model that it was before."
+            "The preprocessing of a quantised model and its size cannot be "
+            f"changed. Received: {given}. Leave it out, or export the model "
+            "that it was before."
         )
     values = {x.path: keras.ops.convert_to_numpy(x) for x in model.weights}
-    made = remade(model, values, include_preprocessing=include)
+    made = remade(model, values, **changes)
     return dataclasses.replace(classifier, model=made)
 
 

@@ -13,7 +13,12 @@ import numpy as np
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.config import evaluation_of
 from keras_vit.data.resizing import TTA, Geometry, evaluation_crop, views
-from keras_vit.io.checks import check_choice, check_kind, check_whole
+from keras_vit.io.checks import (
+    check_choice,
+    check_kind,
+    check_own_size,
+    check_whole,
+)
 from keras_vit.prediction.exported_model import ExportedModel, runtime_of
 from keras_vit.prediction.images import (
     images_of,
@@ -188,6 +193,7 @@ def predict(
     top: int = 5,
     *,
     class_names: tuple[str, ...] | None = None,
+    image_size: int | tuple[int, int] | None = None,
     preprocessing: PreprocessingConfig | None = None,
     batch_size: int = 32,
     tta: str | None = None,
@@ -207,6 +213,8 @@ def predict(
         top: int, how many classes to return per image; all of a model that
             has fewer.
         class_names: the names, where they are not those of the weights.
+        image_size: see `keras_vit.prediction.load_classifier`; a model in
+            memory has its own, but for a BiT of any size.
         preprocessing: how images are resized and cropped, where it is not as
             the weights were evaluated: `keras_vit.data.PreprocessingConfig`.
         batch_size: int, images per step.
@@ -242,15 +250,19 @@ def predict(
         from keras_vit.prediction.by_labels import load_zero_shot
 
         model = load_zero_shot(
-            model, labels, template, preprocessing=preprocessing
+            model,
+            labels,
+            template,
+            image_size=image_size,
+            preprocessing=preprocessing,
         )
-        preprocessing = None
+        image_size = preprocessing = None
     elif template is not None:
         raise ValueError(
             "A template is a sentence about labels. Received: template="
             f"{str(template)[:100]!r} without labels. Give labels, too."
         )
-    classifier = as_classifier(model, class_names, preprocessing)
+    classifier = as_classifier(model, class_names, preprocessing, image_size)
     if tta is not None:
         classifier = dataclasses.replace(classifier, tta=tta)
     found = []
@@ -332,19 +344,24 @@ def as_classifier(
     model: "str | os.PathLike | keras.Model | Classifier",
     class_names: tuple[str, ...] | None = None,
     preprocessing: PreprocessingConfig | None = None,
+    image_size: int | tuple[int, int] | None = None,
     *,
     needs_classes: bool = True,
 ) -> Classifier:
     """Makes a `Classifier` of what `predict` takes as a model."""
     if isinstance(model, (str, os.PathLike)):
         model = load_classifier(
-            model, preprocessing=preprocessing, needs_classes=needs_classes
+            model,
+            image_size,
+            preprocessing=preprocessing,
+            needs_classes=needs_classes,
         )
     if not isinstance(model, Classifier):
         known = getattr(model, "trained_as", TrainedAs())
         return _classifier(
-            model, class_names, preprocessing, needs_classes, known
+            model, class_names, preprocessing, needs_classes, known, image_size
         )
+    check_own_size(tuple(model.geometry.image_size), image_size)
     changes = class_names is not None or preprocessing is not None
     if not changes and (model.class_names or not needs_classes):
         return model
@@ -353,6 +370,7 @@ def as_classifier(
         class_names or model.class_names,
         preprocessing or model.geometry.config,
         needs_classes,
+        image_size=model.geometry.image_size,
     )
     return dataclasses.replace(
         changed,
@@ -363,26 +381,30 @@ def as_classifier(
 
 
 def _classifier(
-    model, class_names, preprocessing, needs_classes, known=UNKNOWN
+    model,
+    class_names,
+    preprocessing,
+    needs_classes,
+    known=UNKNOWN,
+    image_size=None,
 ) -> Classifier:
     """Build a classifier of a model, and of what it was trained on."""
     if isinstance(model, ExportedModel):
         sides = model.image_size
     else:
-        from keras_vit.prediction.networks import check_network
+        from keras_vit.prediction.networks import check_network, size_of
 
         check_network(model)
-        sides = model.input_shape[1:3]
+        sides = size_of(model, image_size)
     config = model.config
     class_names = class_names or known.class_names
     projects = _projects(config, class_names)
     num_classes = 0 if projects else config.num_classes
-    if needs_classes and not num_classes or None in sides:
+    if needs_classes and not num_classes:
         found = "a projection" if projects else f"num_classes={num_classes}"
         raise ValueError(
-            "A model needs a classification layer and a size of images. "
-            f"Received: {found} and input_shape={model.input_shape}. Load it "
-            "with other arguments, give labels to an image-text model, or "
+            f"A model needs a classification layer. Received: {found}. Load "
+            "it with other arguments, give labels to an image-text model, or "
             "embed images with `keras_vit.embed`."
         )
     return Classifier(

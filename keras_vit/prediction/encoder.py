@@ -17,12 +17,7 @@ from keras_vit.data import PreprocessingConfig
 from keras_vit.data.config import evaluation_of
 from keras_vit.data.resizing import Geometry, evaluation_crop
 from keras_vit.evaluation.few_shot import feature_model
-from keras_vit.io.checks import (
-    check_choice,
-    check_own_size,
-    check_size,
-    check_whole,
-)
+from keras_vit.io.checks import check_choice, check_size, check_whole
 from keras_vit.models import BiT
 from keras_vit.models.configured_model import BlockFeatures, check_blocks
 from keras_vit.prediction.classifier import Classifier
@@ -33,7 +28,11 @@ from keras_vit.prediction.images import (
     read_pixels,
     scaled,
 )
-from keras_vit.prediction.networks import check_network, load_prepared
+from keras_vit.prediction.networks import (
+    check_network,
+    load_prepared,
+    size_of,
+)
 from keras_vit.text.image_text import ImageTextModel
 from keras_vit.version import __version__
 
@@ -218,7 +217,7 @@ def as_encoder(
             )
         return pair.encoder(image_size, preprocessing)
     name, network, config = _resolved(model, image_size, preprocessing)
-    height, width = _size_of(network, image_size)
+    height, width = size_of(network, image_size)
     if config is None:
         config = evaluation_of(network.trained_as, (height, width))
     channels = network.input_shape[3]
@@ -287,17 +286,6 @@ def _resolved(model, image_size, preprocessing):
         return None, model.model, preprocessing or model.geometry.config
     check_network(model)
     return None, model, preprocessing
-
-
-def _size_of(network, image_size) -> tuple[int, int]:
-    """Return (height, width) of a model's images, which it may leave open."""
-    known = network.input_shape[1:3]
-    if image_size is None and None not in known:
-        return known
-    height, width = check_size("image_size", image_size or 0)
-    if None not in known:
-        check_own_size(known, image_size)
-    return height, width
 
 
 def _features(model, kind, blocks) -> keras.Model:

@@ -22,7 +22,7 @@ from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.config import MAX_SIDE, evaluation_of
-from keras_vit.io.checks import check_kind, check_size
+from keras_vit.io.checks import check_kind, check_own_size, check_size
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.runtime import machine
 from keras_vit.runtime.workarounds import backend_is
@@ -38,6 +38,7 @@ __all__ = [
     "load_model",
     "load_network",
     "load_prepared",
+    "size_of",
     "weights_path",
 ]
 
@@ -116,6 +117,22 @@ def _say_once(path, what) -> None:
     """Once for each source: it is loaded more than once."""
     advice = "Give preprocessing= where it was otherwise."
     warnings.warn(f"{path!r}: {what}. {advice}", stacklevel=4)
+
+
+def size_of(network: keras.Model, image_size: Any = None) -> tuple[int, int]:
+    """Return (height, width) of a model's images, which it may leave open.
+
+    Raises:
+        ValueError: for another size than its own, or none of a model that
+            takes any.
+    """
+    known = network.input_shape[1:3]
+    if None not in known:
+        check_own_size(known, image_size)
+        return known
+    if image_size is None:
+        raise ValueError(ANY_SIZE.format(f"The model {network.name!r}"))
+    return check_size("image_size", image_size)
 
 
 # An attribute of what is no model by itself, and what to give instead.

@@ -26,7 +26,7 @@ from keras_vit.io.checks import (
     check_kind,
     check_own_size,
 )
-from keras_vit.prediction import as_classifier, load_classifier
+from keras_vit.prediction import as_classifier
 from keras_vit.prediction.embeddings_file import ImageSearch, load_search
 from keras_vit.prediction.encoder import is_projected
 from keras_vit.prediction.exported_model import ExportedModel
@@ -158,11 +158,10 @@ def _classifier(model, image_size, search):
         own = search.encoder.geometry.image_size
         check_own_size(own, image_size, advice="The embeddings are of these.")
         return NoClasses(search.encoder)
-    if isinstance(model, (str, os.PathLike)):
-        return load_classifier(model, image_size)
-    found = as_classifier(model) if isinstance(model, keras.Model) else model
-    check_own_size(found.geometry.image_size, image_size)
-    return found
+    if isinstance(model, (str, os.PathLike, keras.Model)):
+        return as_classifier(model, image_size=image_size)
+    check_own_size(model.geometry.image_size, image_size)
+    return model
 
 
 def _has_classes(search: ImageSearch) -> bool:

@@ -156,7 +156,7 @@ def bit():
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
-        (bit, {}, "image_size must be a positive"),
+        (bit, {}, "takes images of any size. Give one"),
         (bit, {"kind": "tokens", "image_size": 8}, "BiT has neither tokens"),
         (bit, {"blocks": [0], "image_size": 8}, "no transformer blocks"),
         (None, {"kind": ""}, "Unknown kind: ''.*'pooled', 'tokens'"),

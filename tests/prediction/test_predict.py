@@ -6,6 +6,8 @@ import json
 import keras
 import numpy as np
 import pytest
+import reference_cases
+from html_page import Page
 from PIL import Image
 
 import keras_vit
@@ -245,6 +247,41 @@ def test_weights_for_any_size_need_a_size(load):
     entry = next(x for x in catalog.entries("BiT_R50x1") if not x.image_size)
     with pytest.raises(ValueError, match="--image_size"):
         load(entry.key)
+
+
+def test_a_model_of_any_size_takes_that_which_is_given(tmp_path, image):
+    path = reference_cases.path_of("bit_tiny_google")
+    expected = dict(
+        keras_vit.predict(load_classifier(path, (32, 24)), image)[0].classes
+    )
+    model = keras_vit.load_checkpoint(path)
+    for source in (path, model, load_classifier(path, (32, 24))):
+        (found,) = keras_vit.predict(source, image, image_size=(32, 24))
+        assert dict(found.classes) == pytest.approx(expected, abs=1e-5)
+    for function, *more in (
+        (keras_vit.predict, image),
+        (keras_vit.embed, image),
+        (keras_vit.export, tmp_path / "x.onnx"),
+    ):
+        for source in (path, model):
+            with pytest.raises(ValueError, match="any size. Give .*image_size"):
+                function(source, *more)
+    with pytest.raises(ValueError, match="images of 32x24.*image_size=40"):
+        keras_vit.predict(load_classifier(path, (32, 24)), image, image_size=40)
+
+
+def test_an_explanation_is_at_the_size_that_is_given(
+    run_folder, image, tmp_path
+):
+    out = keras_vit.explain(run_folder, image, tmp_path / "x", image_size=12)
+    page = Page(out.read_text(encoding="utf-8"))
+    found = keras_vit.predict(run_folder, image, image_size=12)
+    assert found != keras_vit.predict(run_folder, image)
+    bars = [x["text"].split() for x in page.all("li", **{"class": "bar"})]
+    assert [x[0] for x in bars] == [name for name, _ in found[0].classes]
+    assert [float(x[1]) for x in bars] == pytest.approx(
+        [100 * share for _, share in found[0].classes], abs=0.051
+    )
 
 
 @pytest.fixture

@@ -331,8 +331,12 @@ def test_classes_of_another_model_are_refused(pairs, photos, tmp_path):
     assert known.image_crc32 == zlib.crc32(gamma.tobytes())
     larger = load_zero_shot(CLIP, tmp_path / "c.npz", image_size=64)
     assert larger.model.input_shape == (None, 64, 64, 3)
+    labels = {"labels": tmp_path / "c.npz"}
+    found = keras_vit.predict(CLIP, photos, **labels, image_size=64)
+    expected = keras_vit.predict(larger, photos)
+    assert [x.classes for x in found] == [x.classes for x in expected]
     with pytest.raises(ValueError, match="takes images of 32x32"):
-        load_zero_shot(other, ["cat", "dog"], image_size=64)
+        keras_vit.predict(other, photos, **labels, image_size=64)
     norm.gamma.assign(norm.gamma * 1.5)
     both = f"{CLIP.name}' with checksum {known.image_crc32:08x}, .* given to"
     with pytest.raises(ValueError, match=both):
