@@ -91,6 +91,16 @@ def test_a_size_that_is_assumed_is_no_source():
     assert known.but(assumed=("image_size",)).told_size is None
 
 
+def test_names_of_other_outputs_are_left_out_with_what_they_mean():
+    known = TrainedAs(
+        problem="multilabel", activation="linear", class_names=NAMES, source="a"
+    )
+    assert known.for_outputs(3) is known
+    assert known.for_outputs(4) == TrainedAs(source="a")
+    unnamed = TrainedAs(problem="multilabel")
+    assert unnamed.for_outputs(4) is unnamed
+
+
 def test_fields_come_back_from_json_and_defaults_are_left_out():
     every = TrainedAs(
         preprocessing={"evaluation": "squash", "resize_size": (9, 7)},
