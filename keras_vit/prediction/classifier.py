@@ -398,10 +398,9 @@ def _classifier(
         sides = size_of(model, image_size)
     config = model.config
     class_names = class_names or known.class_names
-    projects = _projects(config, class_names)
-    num_classes = 0 if projects else config.num_classes
-    if needs_classes and not num_classes:
-        found = "a projection" if projects else f"num_classes={num_classes}"
+    scores = _other_scores(config, class_names)
+    if needs_classes and (scores or not config.num_classes):
+        found = scores or "num_classes=0"
         raise ValueError(
             f"A model needs a classification layer. Received: {found}. Load "
             "it with other arguments, give labels to an image-text model, or "
@@ -420,12 +419,15 @@ def _classifier(
     )
 
 
-def _projects(config, class_names) -> bool:
-    """Return whether the last layer is a projection, as CLIP's.
+def _other_scores(config, class_names) -> str:
+    """Return what the last layer gives in place of classes of an image.
 
-    Then it has no bias.
+    A projection, as CLIP's, has no bias.
     """
-    return class_names is None and getattr(config, "head_bias", 0.0) is None
+    if getattr(config, "pooling", "") == "none":
+        return "scores of each patch (pooling='none')"
+    projects = getattr(config, "head_bias", 0.0) is None
+    return "a projection" if projects and class_names is None else ""
 
 
 def names_of(config: Any, class_names=None) -> tuple[str, ...]:
@@ -439,8 +441,9 @@ def names_of(config: Any, class_names=None) -> tuple[str, ...]:
     Raises:
         ValueError: when there is not one name per class.
     """
-    projects = _projects(config, class_names)
-    num_classes = 0 if projects else config.num_classes
+    num_classes = (
+        0 if _other_scores(config, class_names) else config.num_classes
+    )
     if class_names is None and num_classes in LABEL_FILES:
         return public_class_names(num_classes)
     if class_names is None:

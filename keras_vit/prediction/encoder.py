@@ -291,6 +291,12 @@ def _resolved(model, image_size, preprocessing):
 def _features(model, kind, blocks) -> keras.Model:
     """Build the network from images to the requested features."""
     if kind != "tokens" and blocks is None:
+        if getattr(model.config, "pooling", "") == "none":
+            raise ValueError(
+                "The model does not pool. Received: pooling='none' and "
+                f'kind={kind!r}. Use kind="tokens", or load the model with '
+                'pooling="mean".'
+            )
         projects = kind == "pooled" and is_projected(model)
         return model if projects else feature_model(model)
     if isinstance(model, BiT):

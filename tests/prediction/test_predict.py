@@ -227,6 +227,18 @@ def test_model_must_be_one_of_ours_and_have_classes():
         keras_vit.predict(features, "a.png")
 
 
+def test_scores_of_each_patch_are_no_classes(image, tmp_path):
+    model = reference_cases.load("hub_pali_gemma_tiny")
+    with pytest.raises(ValueError, match="Received: scores of each patch"):
+        keras_vit.predict(model, image)
+    page = keras_vit.explain(model, image, tmp_path / "page")
+    bars = Page(page.read_text(encoding="utf-8")).all("li", **{"class": "bar"})
+    assert not bars
+    with pytest.raises(ValueError, match='Received: pooling=.*kind="tokens"'):
+        keras_vit.embed(model, image)
+    assert keras_vit.embed(model, image, kind="tokens").shape == (1, 16, 16)
+
+
 def test_weights_of_a_zero_head_tell_nothing(tmp_path):
     model = keras_vit.ViT_Ti16(weights=None, input_shape=(32, 32, 3), classes=3)
     model.get_layer("predictions").kernel.assign(np.zeros((192, 3)))
