@@ -135,6 +135,17 @@ CLIP = {
 }
 
 
+@pytest.mark.parametrize("name", ["mixer_tiny_google", "timm_mixer_tiny"])
+def test_a_mixer_has_the_size_of_its_patches(name):
+    path = path_of(name)
+    own = load_checkpoint(path).config.image_size
+    assert load_checkpoint(path, input_shape=(*own, 3)).config.image_size == own
+    with pytest.raises(ValueError, match="each patch.*32x32.*=.48, 32."):
+        load_checkpoint(path, input_shape=(48, 32, 3))
+    with pytest.raises(ValueError, match="each patch.*32x32.*=48. Leave"):
+        load_checkpoint(path, image_size=48)
+
+
 def test_info_and_load_weights_take_what_a_file_leaves_open(tmp_path):
     path = write(tmp_path / "x.safetensors", timm_tensors(**CLIP))
     with pytest.raises(ValueError, match="does not tell its activation"):

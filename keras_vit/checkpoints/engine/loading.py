@@ -42,7 +42,7 @@ from keras_vit.checkpoints.files.tensors import (
     refusing,
     refusing_damage,
 )
-from keras_vit.io.checks import check_regular, is_of
+from keras_vit.io.checks import check_own_size, check_regular, is_of
 from keras_vit.io.run_folder import RUN_MODEL
 from keras_vit.models.configured_model import ConfiguredModel, remade
 from keras_vit.models.options import AROUND, PLACES, TENSORS, TRAINING
@@ -154,6 +154,14 @@ def load_checkpoint(
         keep_representation=keep_representation,
         overrides=config_overrides,
     )
+    own = checkpoint.fields
+    if family == "mixer" and fields["patch_size"] == own["patch_size"]:
+        check_own_size(
+            tuple(own["image_size"]),
+            fields["image_size"],
+            subject="A Mixer has weights of each patch: this one takes",
+            advice="Leave it out.",
+        )
 
     def planned(model):
         target = weights_of(model)
