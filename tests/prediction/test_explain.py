@@ -38,6 +38,10 @@ def test_an_encoder_is_explained_without_classes(options, photos, tmp_path):
     page = opened(keras_vit.explain(model, photos, tmp_path / "out"))
     assert len(page.all("h3", part="attention")) == 3
     assert not page.all("li", **{"class": "bar"})
+    image = np.zeros((8, 8, 3), "uint8")
+    page = opened(keras_vit.explain(model, image, tmp_path / "out"))
+    assert " · 1 image · " in page.all("p")[0]["text"]
+    assert not page.all("li", **{"class": "bar"})
     with pytest.raises(ValueError, match="needs a classification layer"):
         keras_vit.predict(model, photos)
 
@@ -63,6 +67,12 @@ def test_pictures_and_page(run, run_folder, photos, tmp_path):
     page = opened(out / "index.html")
     titles = [x["text"] for x in page.all("h3", part="attention")]
     assert titles == ["a.PNG", "b.png", "c.webp"]
+    assert page.all("h1")[0]["text"].split()[1:-1] == [run_folder.name]
+    facts = page.all("p")[0]["text"].split(" · ")
+    assert facts[:2] == ["VisionTransformer", "3 images"]
+    rows = [x["text"].split() for x in page.all("tr", part="model")]
+    assert ["model.image_size", "8,", "8"] in rows
+    assert ["preprocessing.evaluation", "squash"] in rows
     expected = keras_vit.predict(run_folder, photos)
     bars = [
         " ".join(bar["text"].split())
