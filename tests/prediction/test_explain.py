@@ -11,6 +11,7 @@ from PIL import Image
 
 import keras_vit
 from keras_vit.analysis import attention_rollout, overlay
+from keras_vit.explanation import enlarged, file_names
 from keras_vit.models import BiT, BiTConfig, Mixer, MixerConfig
 from keras_vit.prediction import load_classifier
 
@@ -217,6 +218,12 @@ def test_fewer_patches_than_colours_have_no_figure(image, tmp_path):
     keras_vit.explain(model, [image], tmp_path)
     assert (tmp_path / "patch_filters.png").exists()
     assert not (tmp_path / "patch_pca.png").exists()
+    four = {**PATCHED, "hidden_dim": 3, "num_heads": 1}
+    model = keras_vit.models.VisionTransformer(
+        keras_vit.models.ViTConfig(**four)
+    )
+    keras_vit.explain(model, [image], tmp_path)
+    assert (tmp_path / "patch_pca.png").exists()
 
 
 def test_images_that_get_colours_are_counted(tmp_path, caplog, image):
@@ -227,6 +234,24 @@ def test_images_that_get_colours_are_counted(tmp_path, caplog, image):
     keras_vit.explain(model, [grey, Image.fromarray(image), grey], tmp_path)
     (said,) = (x.getMessage() for x in caplog.records)
     assert said.startswith("Without colours: 2 image(s).")
+
+
+def test_names_of_files_are_short_and_differ():
+    titles = ["a/b.png", "a b.jpg", "/a_b", "", "x" * 300, "é" * 150, "\ud800"]
+    assert file_names(titles) == [
+        *("a_b", "a_b_2", "a_b_3", "image"),
+        *("x" * 200, "é" * 100, "?"),
+    ]
+
+
+@pytest.mark.parametrize(("height", "factor"), [(224, 1), (100, 3), (112, 2)])
+def test_small_pictures_have_visible_pixels(height, factor):
+    picture = np.arange(2 * height * 230).reshape(1, height, 230, 2)
+    larger = enlarged(picture)
+    assert larger.shape == (1, factor * height, factor * 230, 2)
+    for i in range(factor):
+        part = larger[:, i::factor, factor - 1 - i :: factor]
+        np.testing.assert_array_equal(part, picture)
 
 
 def test_images_have_a_limit(run_folder, tmp_path, image):
