@@ -409,11 +409,13 @@ class DataConfig:
     def _check_source(self):
         if self.name is not None:
             parts = self.name.split("/")
+            is_path = {".", ".."} & {*parts} or parts[0] in ("", "~")
             # "digits" has no configs, as data sets of tensorflow-datasets do.
-            if {".", ".."} & {*parts} or parts[0] == "digits" != self.name:
+            if is_path or parts[0] == "digits" != self.name:
                 raise ValueError(
                     "name is that of a data set, and no path. Received: "
-                    f"name={self.name!r}. Set folder for images in a folder."
+                    f"name={self.name!r}. Set folder for images in a folder, "
+                    "csv for a table, shards for tar or parquet files."
                 )
             if self.name == "digits":
                 # A recipe of several data sets has one data_dir for all.

@@ -104,6 +104,12 @@ def test_an_unknown_name_has_the_nearest_and_not_all(wrong, near, tmp_path):
     assert len(str(got.value)) < 500
 
 
+def test_a_path_is_no_name(tmp_path):
+    for name in (str(tmp_path), "./photos", "~/photos"):
+        with pytest.raises(ValueError, match=f"no path.*'{name}'.*folder"):
+            DataConfig(name=name)
+
+
 @pytest.mark.parametrize("name", ["cifar10:1.9.9", "imagenette/huge"])
 def test_an_unknown_version_or_config_is_named(name, tmp_path):
     with pytest.raises(ValueError, match=f"'{name}' cannot be opened"):
