@@ -74,6 +74,9 @@ def test_features_are_what_the_head_sees():
 
 def test_a_model_without_head_is_its_features():
     assert feature_model(tiny(num_classes=0)).output_shape == (None, 8)
+    unpooled = tiny(num_classes=0, pooling="none")
+    with pytest.raises(ValueError, match='one row per image.*pooling="mean"'):
+        feature_model(unpooled)
 
 
 @pytest.mark.parametrize(
