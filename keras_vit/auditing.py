@@ -568,9 +568,7 @@ def _features(
         means = blocks.mean(axis=(2, 4), dtype="float32")
         return means.reshape(len(pictures), -1)
     rows = np.flatnonzero(readable)
-    batches = read_batches(
-        encoder.read, [data.paths[i] for i in rows], batch_size
-    )
+    batches = read_batches(encoder, [data.paths[i] for i in rows], batch_size)
     total = -(-len(rows) // batch_size)
     found, place = {}, 0
     for read, batch in track(batches, total, "Embedding"):

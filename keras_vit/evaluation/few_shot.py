@@ -248,8 +248,9 @@ def feature_model(model: keras.Model, layer: str | None = None) -> keras.Model:
     if len(output.shape) != 2:
         raise ValueError(
             "Features must be one row per image, (batch, D). Received: an "
-            f"output of shape {output.shape}. Choose a layer after pooling, or "
-            'load the model with pooling="mean": --model.pooling of a recipe.'
+            f"output of shape {output.shape}. Choose a layer after pooling or "
+            'kind="tokens", or load the model with pooling="mean": '
+            "--model.pooling of a recipe."
         )
     return keras.Model(model.input, output, name="features")
 

@@ -64,8 +64,36 @@ ACTIVATIONS = {
 # Views of images (B, H, W, C) whose scores are averaged.
 
 
+class Prepared:
+    """A model with how its images are prepared."""
+
+    model: Any
+    geometry: Geometry
+
+    @property
+    def resizes(self) -> bool:
+        """Whether the model, an exported file, resizes images by itself."""
+        return isinstance(self.model, ExportedModel) and self.model.resizes
+
+    def read(self, image: Any, changes: list[str] | None = None) -> np.ndarray:
+        """Reads, resizes and crops an image as for the model's evaluation.
+
+        Args:
+            image: a path, a Pillow image or an array (H, W[, C]).
+            changes: gets what becomes of the image's colours, see
+                `keras_vit.data.image_reader.colour_change`.
+
+        Raises:
+            ValueError: when it cannot be read.
+        """
+        pixels = read_pixels(image, self.geometry.channels, changes)
+        if self.resizes:
+            return pixels
+        return evaluation_crop(pixels, self.geometry)
+
+
 @dataclasses.dataclass(frozen=True)
-class Classifier:
+class Classifier(Prepared):
     """A model with its preprocessing and the names of its classes.
 
     Attributes:
@@ -111,27 +139,6 @@ class Classifier:
                 f"was evaluated: {inside}. Received: {', '.join(wrong)}. Leave "
                 "it out, or export the model without include_resizing."
             )
-
-    @property
-    def resizes(self) -> bool:
-        """Whether the model, an exported file, resizes images by itself."""
-        return isinstance(self.model, ExportedModel) and self.model.resizes
-
-    def read(self, image: Any, changes: list[str] | None = None) -> np.ndarray:
-        """Reads, resizes and crops an image as for the model's evaluation.
-
-        Args:
-            image: a path, a Pillow image or an array (H, W[, C]).
-            changes: gets what becomes of the image's colours, see
-                `keras_vit.data.image_reader.colour_change`.
-
-        Raises:
-            ValueError: when it cannot be read.
-        """
-        pixels = read_pixels(image, self.geometry.channels, changes)
-        if self.resizes:
-            return pixels
-        return evaluation_crop(pixels, self.geometry)
 
     def inputs(self, images: np.ndarray) -> np.ndarray:
         """Return the float32 input of the model, from images in [0, 255]."""
@@ -305,9 +312,7 @@ def predictions(
 
 
 def _predictions(classifier, images, top, batch_size):
-    if classifier.resizes:  # Images of a batch have one size.
-        batch_size = 1
-    for read, batch in read_batches(classifier.read, images, batch_size):
+    for read, batch in read_batches(classifier, images, batch_size):
         readable = sum(error is None for _, error in read)
         answers = iter(_answers(classifier, batch, readable, top))
         for image, error in read:

@@ -157,7 +157,7 @@ def _embed(encoder, store, files, batch_size, seconds, lock):
     with lock:
         try:
             for read, batch in read_batches(
-                encoder.read, store.missing(files), batch_size
+                encoder, store.missing(files), batch_size
             ):
                 names = [name for name, error in read if error is None]
                 if names:

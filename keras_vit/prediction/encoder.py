@@ -15,17 +15,16 @@ import numpy as np
 
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.config import evaluation_of
-from keras_vit.data.resizing import Geometry, evaluation_crop
+from keras_vit.data.resizing import Geometry
 from keras_vit.evaluation.few_shot import feature_model
 from keras_vit.io.checks import check_choice, check_size, check_whole
 from keras_vit.models import BiT
 from keras_vit.models.configured_model import BlockFeatures, check_blocks
-from keras_vit.prediction.classifier import Classifier
+from keras_vit.prediction.classifier import Classifier, Prepared
 from keras_vit.prediction.exported_model import ExportedModel
 from keras_vit.prediction.images import (
     images_of,
     read_batches,
-    read_pixels,
     scaled,
 )
 from keras_vit.prediction.networks import (
@@ -42,7 +41,7 @@ KINDS = ("pooled", "tokens", "features")
 
 
 @dataclasses.dataclass(frozen=True)
-class Encoder:
+class Encoder(Prepared):
     """A model without its head, with its preprocessing; see `as_encoder`.
 
     Attributes:
@@ -63,20 +62,6 @@ class Encoder:
     network: keras.Model
     geometry: Geometry
     metadata: dict[str, Any]
-
-    def read(self, image: Any, changes: list[str] | None = None) -> np.ndarray:
-        """Reads, resizes and crops an image as for the model's evaluation.
-
-        Args:
-            image: a path, a Pillow image or an array (H, W[, C]).
-            changes: gets what becomes of the image's colours, see
-                `keras_vit.data.image_reader.colour_change`.
-
-        Raises:
-            ValueError: when it cannot be read.
-        """
-        pixels = read_pixels(image, self.geometry.channels, changes)
-        return evaluation_crop(pixels, self.geometry)
 
     def vectors(self, images: np.ndarray) -> np.ndarray:
         """Computes the embeddings of a batch.
@@ -167,9 +152,7 @@ def embed(
         preprocessing=preprocessing,
     )
     parts = []
-    for read, batch in read_batches(
-        encoder.read, images_of(images), batch_size
-    ):
+    for read, batch in read_batches(encoder, images_of(images), batch_size):
         for _, error in read:
             if error is not None:
                 raise ValueError(error)
@@ -291,12 +274,6 @@ def _resolved(model, image_size, preprocessing):
 def _features(model, kind, blocks) -> keras.Model:
     """Build the network from images to the requested features."""
     if kind != "tokens" and blocks is None:
-        if getattr(model.config, "pooling", "") == "none":
-            raise ValueError(
-                "The model does not pool. Received: pooling='none' and "
-                f'kind={kind!r}. Use kind="tokens", or load the model with '
-                'pooling="mean".'
-            )
         projects = kind == "pooled" and is_projected(model)
         return model if projects else feature_model(model)
     if isinstance(model, BiT):

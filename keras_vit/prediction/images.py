@@ -14,7 +14,7 @@ import itertools
 import math
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -237,7 +237,7 @@ def scaled(config: Any, images: np.ndarray) -> np.ndarray:
 
 
 def read_batches(
-    read: Callable[[Any, list[str]], np.ndarray],
+    prepared: Any,
     images: Iterable[Any],
     batch_size: int,
 ) -> Iterator[tuple[list[tuple[str | int, str | None]], np.ndarray]]:
@@ -246,10 +246,9 @@ def read_batches(
     At the end it logs how many got or lost colours for the model, if any.
 
     Args:
-        read: from what `images_of` yields, and the `changes` of
-            `read_pixels`, to an array (H, W, C).
+        prepared: a `Classifier` or an `Encoder`, which reads them.
         images: what `images_of` yields, any number.
-        batch_size: int, B.
+        batch_size: int, B; 1 where a file resizes images by itself.
 
     Yields:
         For each image of a batch its name (the path, or its position among
@@ -259,9 +258,11 @@ def read_batches(
     check_several("images", images)
     numbered = enumerate(images)
     rows, changes = 0, []
+    if prepared.resizes:  # Images of a batch have one size.
+        batch_size = 1
 
     def read_one(image):
-        return read(image, changes)
+        return prepared.read(image, changes)
 
     executor = concurrent.futures.ThreadPoolExecutor
     with executor() as threads, executor(1) as single:

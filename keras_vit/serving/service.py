@@ -1147,8 +1147,12 @@ class ServedSearch:
         return self.search.words(_filled(texts, self.sizes))[: len(texts)]
 
     def _images(self, images):
+        encoder = self.search.encoder
+        if encoder.resizes:  # Each has its own size.
+            found = [encoder.vectors(x[np.newaxis]) for x in images]
+            return np.concatenate(found)
         filled = np.stack(_filled(images, self.sizes))
-        return self.search.encoder.vectors(filled)[: len(images)]
+        return encoder.vectors(filled)[: len(images)]
 
 
 def _filled(rows, sizes):

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import types
+from typing import Any
 
 import keras
 import numpy as np
@@ -15,6 +17,7 @@ from keras_vit.exporting.export import export_pair
 from keras_vit.prediction import as_encoder
 from keras_vit.prediction.embeddings_file import load_search
 from keras_vit.prediction.exported_pair import ExportedPair
+from keras_vit.serving.service import ServedSearch
 from keras_vit.text import load_class_embeddings, load_image_text
 
 pytestmark = [
@@ -116,6 +119,26 @@ def test_a_search_is_that_of_the_model(exported, photos, tmp_path):
         found.append(search.nearest(queries, 3))
     np.testing.assert_array_equal(found[0][0], found[1][0])
     np.testing.assert_allclose(found[0][1], found[1][1], atol=1e-4)
+
+
+def test_a_pair_that_resizes_embeds_images_of_any_size(tmp_path):
+    """They were cropped before, too: the vectors were of other images."""
+    model = load_image_text(CLIP)
+    tower = model.image_tower
+    rule = {"evaluation": "cover_crop", "rounding": "float32"}
+    tower.trained_as = tower.trained_as.but(
+        preprocessing={**rule, "resize_size": (40, 40), "antialias": True}
+    )
+    export_pair(model, tmp_path / "pair", include_resizing=True)
+    images = [served.picture(i, (50 + 9 * i, 60, 3)) for i in range(3)]
+    expected = keras_vit.embed(model, images)
+    found = keras_vit.embed(tmp_path / "pair", images)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
+    encoder = as_encoder(tmp_path / "pair")
+    files = types.SimpleNamespace(files=["a.png"])
+    search: Any = types.SimpleNamespace(encoder=encoder, embeddings=files)
+    found = ServedSearch(search, 4)._images([encoder.read(x) for x in images])
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
 
 
 def test_a_file_of_texts_runs_without_keras_vit(exported):

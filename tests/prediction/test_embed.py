@@ -212,9 +212,10 @@ def test_pooling_none_has_tokens_alone(make_vit, kind):
     if kind == "tokens":
         assert embed(model, image, kind=kind).shape == (1, 5, 8)
         return
-    for blocks in (None, -1):
-        with pytest.raises(ValueError, match="does not pool"):
-            embed(model, image, blocks=blocks)
+    with pytest.raises(ValueError, match='one row per image.*kind="tokens"'):
+        embed(model, image)
+    with pytest.raises(ValueError, match="does not pool"):
+        embed(model, image, blocks=-1)
 
 
 def test_broken_images_and_models_are_named(run_folder, photos):

@@ -3,6 +3,7 @@
 import io
 import threading
 import time
+import types
 
 import file_server
 import numpy as np
@@ -91,7 +92,8 @@ def test_large_files_are_read_one_at_a_time(tmp_path, image, monkeypatch):
         return read_pixels(path, 3)
 
     monkeypatch.setattr(images, "LARGE", image.shape[0] * image.shape[1] - 1)
-    ((names, batch),) = read_batches(read, [*paths, "gone.png"], 9)
+    prepared = types.SimpleNamespace(read=read, resizes=False)
+    ((names, batch),) = read_batches(prepared, [*paths, "gone.png"], 9)
     assert len(readers) == 2  # One of them for the file that is missing.
     assert [error for _, error in names[:8]] == [None] * 8
     assert "no file 'gone.png'" in str(names[8][1])
@@ -128,7 +130,8 @@ def test_colours_that_are_added_or_dropped_are_counted(
     def read(image, changes):
         return read_pixels(image, channels, changes)
 
-    assert len(list(read_batches(read, given, 2))) == 3
+    prepared = types.SimpleNamespace(read=read, resizes=False)
+    assert len(list(read_batches(prepared, given, 2))) == 3
     assert [x.startswith(message) for x in caplog.messages] == [True]
 
 
