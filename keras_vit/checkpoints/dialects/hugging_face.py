@@ -556,43 +556,31 @@ LAYOUTS = (
         },
         optional=("qkv_bias",),
     ),
-    _layout_of_class(
-        "dinov2",
-        "dinov2_with_registers",
-        REGISTERS,
-        marks=(
+    *(
+        _layout_of_class(
+            "dinov2",
+            kind,
+            table,
+            marks=((own, "encoder.layer.0.layer_scale1.lambda1"),),
+            variants=GATED,
+            signs=DINOV2_SIGNS,
+            aliases=RENAMED_ATTENTION,
+            constants=EXACT_GELU,
+            implied=DINOV2_IMPLIED,
+            ignored=MASKED_IMAGES,
+            resampling=resampling,
+            optional=("qkv_bias",),
+        )
+        for kind, table, own, resampling in (
             (
-                "embeddings.register_tokens",
-                "encoder.layer.0.layer_scale1.lambda1",
+                *("dinov2_with_registers", REGISTERS),
+                *("embeddings.register_tokens", "bicubic_antialiased"),
             ),
-        ),
-        variants=GATED,
-        signs=DINOV2_SIGNS,
-        aliases=RENAMED_ATTENTION,
-        constants=EXACT_GELU,
-        implied=DINOV2_IMPLIED,
-        ignored=MASKED_IMAGES,
-        resampling="bicubic_antialiased",
-        optional=("qkv_bias",),
-    ),
-    _layout_of_class(
-        "dinov2",
-        "dinov2",
-        DINOV2,
-        marks=(
             (
-                "embeddings.patch_embeddings.projection.weight",
-                "encoder.layer.0.layer_scale1.lambda1",
+                *("dinov2", DINOV2),
+                *("embeddings.patch_embeddings.projection.weight", "bicubic"),
             ),
-        ),
-        variants=GATED,
-        signs=DINOV2_SIGNS,
-        aliases=RENAMED_ATTENTION,
-        constants=EXACT_GELU,
-        implied=DINOV2_IMPLIED,
-        ignored=MASKED_IMAGES,
-        resampling="bicubic",
-        optional=("qkv_bias",),
+        )
     ),
     Layout(
         DIALECT,
