@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import shutil
 
 import keras
 import numpy as np
@@ -91,8 +92,11 @@ def test_pixels_beyond_white_and_black_stay_white_and_black():
 
 def test_what_has_no_checkpoints_is_refused(run, photo, tmp_path):
     (tmp_path / "other").mkdir()
+    without = shutil.ignore_patterns("checkpoints")
+    shutil.copytree(run, tmp_path / "finished", ignore=without)
     for source, words in (
         (tmp_path / "other", "is no run"),
+        (tmp_path / "finished", "has none. Train with"),
         (run / "model.keras", None),
     ):
         if words is None:  # The file of a run is the run.
@@ -165,6 +169,7 @@ def test_features_are_observed_wherever_their_score_stands(tmp_path):
 def test_the_start_the_end_and_a_few_between_are_kept(over_time):
     found, _ = over_time
     assert found["steps"].tolist() == [0, 4, 8, 12, 16, 20]
+    assert [every(x) for x in (1, 7, 8, 14, 15, 100)] == [1, 1, 2, 2, 4, 16]
     for interval in (7, 8, 99, 1000):
         kept = [0]
         for now in range(1, interval + 1):

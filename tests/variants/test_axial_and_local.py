@@ -92,6 +92,14 @@ def test_the_class_token_passes_around_the_convolution():
     assert np.abs(local[:, 1:] - alone[:, 1:]).max(axis=(0, 2)).min() > 0.01
 
 
+def test_the_convolution_starts_with_sums_of_variance_1():
+    layer = LocalMLP(400, (2, 3))
+    layer.build((None, 6, 8))
+    kernel = ops.convert_to_numpy(layer.convolution.kernel)
+    assert kernel.shape[:2] == (3, 3)
+    assert kernel.std() == pytest.approx(1 / 3, rel=0.05)
+
+
 def test_a_patch_reaches_its_neighbours_through_the_mlp():
     layer = randomised(LocalMLP(12, (4, 4)), (None, 16, 8))
     x = normal(1, 16, 8)
@@ -208,6 +216,7 @@ def paths(model):
         (lambda: VariantBlock(2, 8, attention="row"), "'rows'"),
         (lambda: VariantConfig(attention="axal"), "'axial'"),
         (lambda: VariantConfig(mlp="convolution"), "'local'"),
+        (lambda: VariantBlock(2, 8, mlp="convolution"), "'local'"),
     ],
 )
 def test_what_does_not_fit_is_refused(make, message):
