@@ -14,8 +14,10 @@ from keras_vit.data.config import (
 )
 from keras_vit.data.resizing import Geometry, evaluation_crop, tensor_crop
 from keras_vit.exporting.browser_page import write_page
+from keras_vit.exporting.export import Compared, _agreement
 from keras_vit.exporting.writers import LAYOUTS
 from keras_vit.prediction import as_classifier, load_classifier
+from keras_vit.prediction.exported_model import ExportedModel
 
 NAMES = ("ant", "bee", "cat", "dog", "eel")
 SIZES = ((31, 50), (97, 64), (24, 16), (9, 11), (16, 200))
@@ -120,6 +122,10 @@ def test_a_file_takes_images_of_any_size(classifier, tmp_path):
         keras_vit.predict(path, photos(), tta="crops")
     with pytest.raises(ValueError, match="A page resizes by itself"):
         write_page(path)
+    images = np.stack([classifier.read(x) for x in photos()]).astype("float32")
+    compared = Compared(images, np.zeros(len(images), int))
+    found = _agreement(classifier, ExportedModel(path), compared, 1)
+    assert found["images"] == len(images) and "accuracy" not in found
     served = Service(load_classifier(path), "tiny", ServingLimits())
     assert served.limits.batch == 1
 
