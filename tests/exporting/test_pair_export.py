@@ -9,10 +9,12 @@ import keras
 import numpy as np
 import pytest
 import served
+from recipe_scripts import script
 from text_cases import FOLDER
 
 import keras_vit
 from keras_vit.cli import main
+from keras_vit.evaluation.config import ModelSource
 from keras_vit.exporting.export import export_pair
 from keras_vit.prediction import as_encoder
 from keras_vit.prediction.embeddings_file import load_search
@@ -207,6 +209,13 @@ def test_what_cannot_be_had_is_refused(exported, photos, tmp_path, capsys):
         as_encoder(folder, image_size=64)
     with pytest.raises(ValueError, match="own options. Received: kind='tok"):
         as_encoder(as_encoder(folder), kind="tokens")
+    (tmp_path / "labels.txt").write_text("cat\ndog\n")
+    evaluation = script("evaluate").Evaluation(
+        model=ModelSource(weights=str(folder)),
+        labels=str(tmp_path / "labels.txt"),
+    )
+    with pytest.raises(ValueError, match="It is a program: take the weights"):
+        script("evaluate").load_named_model(evaluation)
     pair = load_image_text(CLIP)
     with pytest.raises(ValueError, match="Two towers"):
         export_pair(pair.image_tower, tmp_path / "a")
