@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from export_cells import bit, randomised, vit
+from reference_cases import path_of
 
 import keras_vit
 from keras_vit.cli import main
@@ -342,6 +343,19 @@ def test_calibration_gives_products_of_8_bits(classifier, tmp_path, name):
     )
     assert 1e-4 < record["check"]["relative_error"] <= 0.2
     assert record["check"]["images"] == 16
+
+
+@pytest.mark.once
+def test_a_model_of_any_size_is_written_for_one():
+    model = keras_vit.load_checkpoint(path_of("bit_tiny_google"))
+    taken = exporting._with_preprocessing(
+        as_classifier(model, image_size=(40, 32), needs_classes=False), None
+    )
+    assert taken.model.input_shape == (None, 40, 32, 3)
+    x = np.random.default_rng(0).uniform(-1, 1, (2, 40, 32, 3))
+    np.testing.assert_allclose(
+        taken.model.predict_on_batch(x), model.predict_on_batch(x), atol=1e-5
+    )
 
 
 @pytest.mark.once

@@ -19,7 +19,6 @@ from keras_vit.exporting.export import export_pair
 from keras_vit.prediction import as_encoder
 from keras_vit.prediction.embeddings_file import load_search
 from keras_vit.prediction.exported_pair import ExportedPair
-from keras_vit.serving.service import ServedSearch
 from keras_vit.text import load_class_embeddings, load_image_text
 
 pytestmark = [
@@ -125,6 +124,8 @@ def test_a_search_is_that_of_the_model(exported, photos, tmp_path):
 
 def test_a_pair_that_resizes_embeds_images_of_any_size(tmp_path):
     """They were cropped before, too: the vectors were of other images."""
+    from keras_vit.serving.service import ServedSearch
+
     model = load_image_text(CLIP)
     tower = model.image_tower
     rule = {"evaluation": "cover_crop", "rounding": "float32"}
