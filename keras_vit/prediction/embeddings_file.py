@@ -34,6 +34,7 @@ from keras_vit.checkpoints.files.tensors import DAMAGE
 from keras_vit.data.config import MAX_SIDE, preprocessing_in
 from keras_vit.io.atomic_files import PARTIAL, only_writer, replacing
 from keras_vit.io.checks import check_whole
+from keras_vit.models import BiT
 from keras_vit.prediction.by_labels import check_projected, texts_of
 from keras_vit.prediction.encoder import Encoder, as_encoder
 from keras_vit.prediction.images import check_several, read_batches
@@ -495,13 +496,13 @@ def encoder_of(
             f"{str(source)!r} does not name the model of its embeddings. Give "
             "the model, with --model on the command line."
         )
-    named = isinstance(model, (str, os.PathLike))
+    takes_any = isinstance(model, (str, os.PathLike, BiT))
     height, width = about["image_size"]
     encoder = as_encoder(
         model,
         kind=about["kind"],
         blocks=about["blocks"],
-        image_size=(height, width) if named else None,
+        image_size=(height, width) if takes_any else None,
         preprocessing=preprocessing_in(about["preprocessing"], repr(source)),
     )
     embeddings.check_same(encoder.metadata, source)

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+import reference_cases
 from PIL import Image
 
 import keras_vit
@@ -281,6 +282,14 @@ def test_pictures_that_cannot_be_written(fail, embedded, photos, name):
     out = embedded.parent / name
     _, (line,) = fail("search", embedded, photos / "b.png", "-o", out)
     assert "page.png" in line and name in line
+
+
+def test_a_model_of_any_size_searches_at_that_of_the_file(image):
+    path = reference_cases.path_of("bit_tiny_google")
+    written = as_encoder(keras_vit.load_checkpoint(path), image_size=(32, 24))
+    known = Embeddings(("a",), written.vectors(image[None]), written.metadata)
+    found = encoder_of(known, keras_vit.load_checkpoint(path))
+    assert found.geometry.image_size == (32, 24)
 
 
 def test_embeddings_of_a_model_in_memory_ask_for_it(make_vit):
