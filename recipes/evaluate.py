@@ -46,6 +46,7 @@ from keras_vit.io.atomic_files import write_json
 from keras_vit.io.run_folder import CONFIG, folder_of, read_config
 from keras_vit.io.stores import on_disk
 from keras_vit.prediction import load_zero_shot
+from keras_vit.prediction.exported_pair import exported_pair
 from keras_vit.prediction.networks import check_network, load_model
 from keras_vit.runs.reporting import numbers_line, write_pages
 from keras_vit.runs.script import (
@@ -301,6 +302,9 @@ def load_named_model(recipe: Evaluation, whole: bool = False):
     if recipe.smoke:
         return tiny_model(recipe.model.name, recipe.seed), None
     if recipe.labels is not None or recipe.template is not None:
+        pair = exported_pair(recipe.model.weights)
+        if pair is not None:  # A program; before its texts are computed.
+            check_network(pair.image.model)
         labels = recipe.labels
         if labels is None:
             dataset = data.open_dataset(recipe.data, SOURCES, to_evaluate=whole)
@@ -311,7 +315,6 @@ def load_named_model(recipe: Evaluation, whole: bool = False):
             recipe.template,
             image_size=recipe.model.image_size,
         )
-        check_network(found.model)  # An exported pair is a program.
         return found.model, found.class_names
     model = load_model(recipe.model)
     names = model.trained_as.class_names
