@@ -70,6 +70,23 @@ class Prepared:
     model: Any
     geometry: Geometry
 
+    def __post_init__(self):
+        if self.resizes:
+            self._check_resizing()
+
+    def _check_resizing(self):
+        record = TrainedAs(preprocessing=self.model.record["preprocessing"])
+        inside = evaluation_of(record, self.geometry.image_size)
+        wrong = [f"preprocessing={self.geometry.config}"]
+        wrong = wrong if self.geometry.config != inside else []
+        wrong += ["tta='crops'"] if getattr(self, "tta", "") == "crops" else []
+        if wrong:
+            raise ValueError(
+                "The file resizes and crops images by itself, as its model "
+                f"was evaluated: {inside}. Received: {', '.join(wrong)}. Leave "
+                "it out, or export the model without include_resizing."
+            )
+
     @property
     def resizes(self) -> bool:
         """Whether the model, an exported file, resizes images by itself."""
@@ -124,21 +141,7 @@ class Classifier(Prepared):
     def __post_init__(self):
         check_choice("activation", self.activation, ACTIVATIONS)
         check_choice("tta", self.tta, TTA)
-        if self.resizes:
-            self._check_resizing()
-
-    def _check_resizing(self):
-        record = TrainedAs(preprocessing=self.model.record["preprocessing"])
-        inside = evaluation_of(record, self.geometry.image_size)
-        wrong = [f"preprocessing={self.geometry.config}"]
-        wrong = wrong if self.geometry.config != inside else []
-        wrong += ["tta='crops'"] if self.tta == "crops" else []
-        if wrong:
-            raise ValueError(
-                "The file resizes and crops images by itself, as its model "
-                f"was evaluated: {inside}. Received: {', '.join(wrong)}. Leave "
-                "it out, or export the model without include_resizing."
-            )
+        super().__post_init__()
 
     def inputs(self, images: np.ndarray) -> np.ndarray:
         """Return the float32 input of the model, from images in [0, 255]."""
@@ -446,9 +449,8 @@ def names_of(config: Any, class_names=None) -> tuple[str, ...]:
     Raises:
         ValueError: when there is not one name per class.
     """
-    num_classes = (
-        0 if _other_scores(config, class_names) else config.num_classes
-    )
+    scores = _other_scores(config, class_names)
+    num_classes = 0 if scores else config.num_classes
     if class_names is None and num_classes in LABEL_FILES:
         return public_class_names(num_classes)
     if class_names is None:

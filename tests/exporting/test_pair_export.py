@@ -14,6 +14,7 @@ from text_cases import FOLDER
 
 import keras_vit
 from keras_vit.cli import main
+from keras_vit.data import PreprocessingConfig
 from keras_vit.evaluation.config import ModelSource
 from keras_vit.exporting.export import export_pair
 from keras_vit.prediction import as_encoder
@@ -137,6 +138,9 @@ def test_a_pair_that_resizes_embeds_images_of_any_size(tmp_path):
     expected = keras_vit.embed(model, images)
     found = keras_vit.embed(tmp_path / "pair", images)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
+    squash = PreprocessingConfig(evaluation="squash")
+    with pytest.raises(ValueError, match="squash.*without include_resizing"):
+        keras_vit.embed(tmp_path / "pair", images, preprocessing=squash)
     encoder = as_encoder(tmp_path / "pair")
     files = types.SimpleNamespace(files=["a.png"])
     search: Any = types.SimpleNamespace(encoder=encoder, embeddings=files)
@@ -210,7 +214,7 @@ def test_what_cannot_be_had_is_refused(exported, photos, tmp_path, capsys):
         as_encoder(folder, image_size=64)
     with pytest.raises(ValueError, match="own options. Received: kind='tok"):
         as_encoder(as_encoder(folder), kind="tokens")
-    (tmp_path / "labels.txt").write_text("cat\ndog\n")
+    # Before the labels are read: there are none.
     evaluation = script("evaluate").Evaluation(
         model=ModelSource(weights=str(folder)),
         labels=str(tmp_path / "labels.txt"),

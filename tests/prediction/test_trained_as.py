@@ -152,6 +152,9 @@ def test_values_of_another_kind_are_refused(fields):
         TrainedAs(**fields)
     received = str(raised.value).partition("Received: ")[2]
     assert repr(fields).partition(":")[2].strip("{}") in received
+
+
+def test_a_long_value_is_cut_in_the_message():
     long = tuple(str(x) for x in range(999)) + (1,)
     with pytest.raises(ValueError, match="problem") as raised:
         TrainedAs(class_names=long)  # pyright: ignore[reportArgumentType]
