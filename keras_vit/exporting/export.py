@@ -54,18 +54,10 @@ from keras_vit.exporting.writers import (
     write_record_beside,
 )
 from keras_vit.io.atomic_files import PARTIAL, only_writer
-from keras_vit.io.checks import (
-    check_choice,
-    check_kind,
-    is_of,
-)
+from keras_vit.io.checks import check_choice, check_kind, is_of
 from keras_vit.io.run_folder import folder_of, read_config
 from keras_vit.models.configured_model import remade
-from keras_vit.prediction import (
-    Classifier,
-    as_classifier,
-    images_of,
-)
+from keras_vit.prediction import Classifier, as_classifier, images_of
 from keras_vit.prediction.exported_model import (
     INPUT,
     OUTPUT,
@@ -875,7 +867,7 @@ def _agreement(classifier, exported, compared, largest_change):
             "largest_change, or take another precision."
         )
     measured = {"images": len(images), "same_class": same}
-    # A file that resizes crops what is cropped, and so is the model given it.
+    # A file that resizes crops these images again: they are crops already.
     if labels is not None and not exported.resizes:
         measured["accuracy"] = float(np.mean(found == labels))
         measured["model_accuracy"] = float(np.mean(wanted == labels))

@@ -22,16 +22,8 @@ from keras_vit.models import BiT
 from keras_vit.models.configured_model import BlockFeatures, check_blocks
 from keras_vit.prediction.classifier import Classifier, Prepared
 from keras_vit.prediction.exported_model import ExportedModel
-from keras_vit.prediction.images import (
-    images_of,
-    read_batches,
-    scaled,
-)
-from keras_vit.prediction.networks import (
-    check_network,
-    load_prepared,
-    size_of,
-)
+from keras_vit.prediction.images import images_of, read_batches, scaled
+from keras_vit.prediction.networks import check_network, load_prepared, size_of
 from keras_vit.text.image_text import ImageTextModel
 from keras_vit.version import __version__
 
