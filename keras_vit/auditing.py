@@ -46,6 +46,7 @@ from keras_vit.io.atomic_files import printable, replacing, write_csv
 from keras_vit.io.checks import (
     EXTRAS,
     check_installed,
+    check_kind,
     check_regular,
     check_whole,
 )
@@ -305,6 +306,7 @@ def audit(
         PosixPath('flowers_audit/index.html')
     """
     check_installed("An audit", *EXTRAS["plots"])
+    check_kind(str | os.PathLike, data=data)
     check_whole(1, batch_size=batch_size)
     for name, value, usual in (
         ("image_size", image_size, None),

@@ -39,7 +39,7 @@ from keras_vit.analysis.features import features
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.image_reader import log_colour_changes
 from keras_vit.io.atomic_files import printable, replacing
-from keras_vit.io.checks import EXTRAS, check_installed, check_whole
+from keras_vit.io.checks import EXTRAS, check_installed, check_kind, check_whole
 from keras_vit.models import VisionTransformer
 from keras_vit.prediction import (
     Classifier,
@@ -122,6 +122,7 @@ def explain(
     """
     folder = check_folder(folder)
     check_whole(1, top=top)
+    check_kind(str | None, name=name)
     check_installed("The page of the attention", *EXTRAS["plots"])
     classifier = as_classifier(
         model, class_names, preprocessing, image_size, needs_classes=False

@@ -182,7 +182,7 @@ def class_names(num_classes: int) -> tuple[str, ...]:
 
 
 def _as_array_or_tensor(images):
-    if getattr(images, "dtype", None) is not None:
+    if hasattr(images, "shape") and hasattr(images, "dtype"):
         return images
     try:
         return np.asarray(images)  # Lists and PIL images.

@@ -23,6 +23,7 @@ from keras_vit.io.checks import (
     check_kind,
     check_limits,
     check_whole,
+    numbers_of,
 )
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.models.options import ATTENTION_POOLINGS, stem_grid
@@ -218,7 +219,7 @@ def to_pixels(
 
     check_model(model)
     config = model.config
-    maps = np.asarray(maps, "float32")
+    maps = numbers_of("maps", maps)
     if maps.shape[-2:] != config.grid:
         raise ValueError(
             f"The model has a grid of {config.grid[0]}x{config.grid[1]} "
@@ -371,14 +372,7 @@ def check_images(
     check_whole(1, batch_size=batch_size)
     if keras.ops.is_tensor(images):
         images = ops.convert_to_numpy(images)
-    try:
-        images = np.asarray(images, "float32")
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            "Images are an array of numbers, as a batch of "
-            f"keras.utils.img_to_array. Received: {type(images).__name__}, "
-            f"which is none ({error})."
-        ) from error
+    images = numbers_of("images", images)
     wanted = (*model.config.image_size, model.config.channels)
     if images.shape[1:] != wanted or not len(images):
         raise ValueError(

@@ -26,6 +26,7 @@ from keras_vit.io.checks import (
     check_installed,
     check_kind,
     check_whole,
+    numbers_of,
 )
 from keras_vit.models import VisionTransformer
 from keras_vit.models.configured_model import BlockFeatures, check_blocks
@@ -81,6 +82,7 @@ def features(
         (8, 14, 14, 768)
     """
     check_model(model)
+    check_kind(bool, norm=norm, prefix_tokens=prefix_tokens)
     images = check_images(model, images, batch_size)
     numbers = tuple(check_blocks(model, blocks))
     network = cached(
@@ -138,7 +140,7 @@ def patch_pca(
         >>> (maps,) = keras_vit.features(model, images)
         >>> colours, is_object = patch_pca(maps, threshold=0.5)
     """
-    maps = np.asarray(maps, "float32")
+    maps = numbers_of("maps", maps)
     if maps.ndim != 4 or maps.shape[-1] < 3 or np.prod(maps.shape[:3]) < 4:
         raise ValueError(
             "maps must have the shape (batch, rows, columns, D), with 4 "
@@ -298,7 +300,7 @@ def projection(
     """
     check_choice("method", method, PROJECTIONS)
     check_whole(0, seed=seed)
-    vectors = np.asarray(vectors, "float32")
+    vectors = numbers_of("vectors", vectors)
     if vectors.ndim != 2 or min(vectors.shape) < 2 or len(vectors) < 3:
         raise ValueError(
             "A projection needs 3 or more vectors of 2 or more numbers. "

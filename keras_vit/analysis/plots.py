@@ -367,6 +367,7 @@ def plot_patch_filters(filters: Any, *, columns: int = 7):
     peaks = np.abs(filters).max(axis=(1, 2, 3), keepdims=True)
     colours = 0.5 + filters / np.maximum(2 * peaks, np.finfo("float32").tiny)
     check_whole(1, columns=columns)
+    columns = min(columns, len(filters))
     rows = -(-len(filters) // columns)
     empty = np.ones((rows * columns - len(filters), *filters.shape[1:]))
     tiles = np.concatenate([colours, empty])

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import itertools
 import logging
+import math
 import os
 import sys
 import threading
@@ -37,6 +38,7 @@ from keras_vit.data.dataset import Examples
 from keras_vit.data.image_reader import image_reader, pillow_reader
 from keras_vit.data.resizing import Geometry
 from keras_vit.io.checks import check_kind, check_size, check_whole
+from keras_vit.runtime.machine import shortage
 
 __all__ = [
     "FitStream",
@@ -463,6 +465,13 @@ def evaluation_batches(
         )
     config = preprocessing or PreprocessingConfig()
     geometry = Geometry(check_size("image_size", image_size), channels, config)
+    if short := shortage(
+        batch_size * math.prod(geometry.image_size) * channels
+    ):
+        raise ValueError(
+            f"A batch of {batch_size:,} images takes {short}. Received: "
+            f"batch_size={batch_size!r}. Give fewer."
+        )
     rows = (share or Share()).rows(batch_size)
     return EVALUATION[examples.reader](examples, geometry, batch_size, rows)
 
@@ -858,6 +867,11 @@ class FitStream:
         given = {"batch_size": batch_size, "steps_per_epoch": steps_per_epoch}
         check_whole(1, **{x: y for x, y in given.items() if y is not None})
         if isinstance(data, tuple):
+            if len(data) != 2:
+                raise ValueError(
+                    "Arrays are data=(images, labels). Received: a tuple of "
+                    f"{len(data)}."
+                )
             data = _Arrays(*data, batch_size=batch_size)
         elif batch_size is not None:
             raise ValueError(
@@ -959,12 +973,20 @@ class _Arrays(keras.utils.PyDataset):
 
     def __init__(self, images, labels, *, batch_size):
         super().__init__()
-        if not batch_size or not 1 <= batch_size <= len(images):
+        self.images, self.labels = np.asarray(images), np.asarray(labels)
+        if (
+            self.images.ndim < 1
+            or self.labels.shape[:1] != self.images.shape[:1]
+        ):
             raise ValueError(
-                f"Arrays need a batch_size from 1 to {len(images)}, the "
+                "There must be one label per image. Received: labels of shape "
+                f"{self.labels.shape} for images of shape {self.images.shape}."
+            )
+        if not batch_size or not 1 <= batch_size <= len(self.images):
+            raise ValueError(
+                f"Arrays need a batch_size from 1 to {len(self.images)}, the "
                 f"number of images. Received: batch_size={batch_size}."
             )
-        self.images, self.labels = np.asarray(images), np.asarray(labels)
         self.batch_size = batch_size
 
     def __len__(self):

@@ -18,7 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.data.config import DataConfig, chosen_reader
+from keras_vit.data.config import (
+    BROKEN,
+    SAMPLINGS,
+    DataConfig,
+    chosen_reader,
+)
 from keras_vit.data.seeds import (
     balanced_order,
     grouped_order,
@@ -163,6 +168,8 @@ class Examples:
     def __post_init__(self):
         object.__setattr__(self, "reader", chosen_reader(self.reader))
         check_choice("kind", self.kind, KINDS)
+        check_choice("on_broken_image", self.on_broken_image, BROKEN)
+        check_choice("sampling", self.sampling, SAMPLINGS)
         check_kind(np.ndarray, contents=self.contents, labels=self.labels)
         if self.sampling == "balanced":
             self._check_balanced()

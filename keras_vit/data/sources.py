@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import os
 import re
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -91,6 +92,8 @@ def open_dataset(
         (1258, 180, 359)
     """
     check_kind(DataConfig, config=config)
+    check_kind(Mapping, sources=sources)
+    check_kind(bool, to_evaluate=to_evaluate, unlabelled=unlabelled)
     what = f"The data set {config.name!r}" if config.name else "This reader"
     check_installed(what, *data_packages(config, sources))
     reader = chosen_reader(config.reader)

@@ -188,14 +188,16 @@ def multi_hot(
         [[1, 0, 1], [0, 0, 0]]
     """
     check_whole(1, num_classes=num_classes)
-    label_sets = [list(labels) for labels in label_sets]
+    try:
+        label_sets = [list(labels) for labels in label_sets]
+    except TypeError as error:
+        raise ValueError(
+            "label_sets are the classes of each image, as [[0, 2], []]. "
+            f"Received: {label_sets!r:.80}."
+        ) from error
     array = np.zeros((len(label_sets), num_classes), bool)
     for i, labels in enumerate(label_sets):
-        if not all(0 <= label < num_classes for label in labels):
-            raise ValueError(
-                f"Labels must be from 0 to {num_classes - 1}. Received: "
-                f"{labels} of image {i}."
-            )
+        check_classes(num_classes, **{f"label_sets[{i}]": labels})
         array[i, labels] = True
     return array
 

@@ -6,14 +6,21 @@ Axes: N images, H and W height and width, C channels, K classes.
 import dataclasses
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.data.resizing import views
-from keras_vit.io.checks import check_installed, check_kind, check_whole
+from keras_vit.data.resizing import TTA, views
+from keras_vit.io.checks import (
+    check_choice,
+    check_classes,
+    check_installed,
+    check_kind,
+    check_whole,
+    numbers_of,
+)
 from keras_vit.runtime.platforms import compile_predictions
 
 __all__ = [
@@ -30,7 +37,6 @@ __all__ = [
 ]
 
 TOP = 5  # classes of an image that are kept in files
-# Views of images (B, H, W, C) whose scores are averaged.
 # Probabilities of all classes that an evaluation holds: those of 67,000 images
 # of ImageNet's 1000 classes, half a gigabyte with their order.
 MAX_PROBABILITIES = 2**26
@@ -225,6 +231,8 @@ def predict_classes(
         >>> predict_classes(model, [batch]).classes[:, 0]
     """
     check_kind(tuple[str, ...] | None, names=names)
+    check_kind(Together | None, together=together)
+    check_kind(Iterable, batches=batches)
     known = isinstance(model, Ranking)
     ranking = model if known else Ranking(model, top, activation, tta)
     with warnings.catch_warnings():
@@ -238,7 +246,7 @@ def predict_classes(
     num_classes = ranking.model.output_shape[-1]
     if class_map is not None:
         rows["labels"] = _map_labels(rows["labels"], class_map, num_classes)
-    files = None if names is None else np.array(names)[np.flatnonzero(mask)]
+    files = None if names is None else _files(names, mask)
     predictions = Predictions(num_classes=num_classes, names=files, **rows)
     _check(predictions)
     return predictions
@@ -297,6 +305,7 @@ class Ranking(keras.Model):
 
     def __init__(self, model, top, activation, tta=None):
         check_whole(1, top=top)
+        check_choice("tta", tta, TTA)
         if not hasattr(model, "output_shape"):
             raise ValueError(f"model is a Keras model. Received: {model!r}.")
         super().__init__(name="ranking")
@@ -333,10 +342,38 @@ def _as_one_input(batches):
     """Pack each batch into the input; `predict` drops labels and masks."""
     if map_elements := getattr(batches, "map", None):  # tf.data
         return map_elements(lambda *batch: (batch,))
-    return ((tuple(batch),) for batch in batches)
+    return (_of_three(batch) for batch in batches)
+
+
+def _of_three(batch):
+    if not isinstance(batch, (tuple, list)) or len(batch) != 3:
+        raise ValueError(
+            "batches are of (images, labels, mask). Received: one that is a "
+            f"{type(batch).__name__}: {batch!r:.80}."
+        )
+    return (tuple(batch),)
+
+
+def _files(names, mask):
+    """Return the files of the images that the mask has."""
+    kept = np.flatnonzero(mask)
+    if not kept.max(initial=-1) < len(names) <= len(mask):
+        raise ValueError(
+            "names are the files of all images, those that the mask leaves "
+            f"out among them. Received: {len(names)} names for batches of "
+            f"{len(mask)} rows, of which the mask has {len(kept)}."
+        )
+    return np.array(names)[kept]
 
 
 def _map_labels(labels, class_map, num_classes):
+    class_map = numbers_of("class_map", class_map, None)
+    check_classes(num_classes, class_map=class_map)
+    if class_map.ndim != 1:
+        raise ValueError(
+            "class_map has the class of the model for each label. Received: "
+            f"an array of shape {class_map.shape}."
+        )
     problem = _label_problem(labels, len(class_map))
     if problem:
         raise ValueError(
@@ -423,9 +460,17 @@ def nearest_neighbour_predictions(
     check_installed("A nearest-neighbour classifier", "sklearn")
     from sklearn.neighbors import KNeighborsClassifier
 
+    known = _pixels("known_images", known_images)
+    known_labels = numbers_of("known_labels", known_labels, None)
+    if known_labels.shape != (len(known),):
+        raise ValueError(
+            f"known_labels are the classes of {len(known)} known_images. "
+            f"Received: an array of shape {known_labels.shape}."
+        )
     classifier = KNeighborsClassifier(n_neighbors=1)
-    classifier.fit(_pixels("known_images", known_images), known_labels)
-    return classifier.predict(_pixels("images", images))
+    return classifier.fit(known, known_labels).predict(
+        _pixels("images", images)
+    )
 
 
 def _pixels(name, images):

@@ -8,6 +8,8 @@ Axes: N images, K classes.
 
 import numpy as np
 
+from keras_vit.io.checks import check_classes, numbers_of
+
 __all__ = [
     "CLASS_METRICS",
     "average_precision",
@@ -52,15 +54,22 @@ def class_metrics(labels, probabilities) -> dict[str, float | int]:
         >>> class_metrics([0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]])
         {'accuracy': 0.666..., 'balanced_accuracy': 0.75, ...}
     """
-    labels = np.asarray(labels)
-    probabilities = np.asarray(probabilities, np.float64)
+    probabilities = numbers_of("probabilities", probabilities, "float64")
     if probabilities.ndim != 2 or not np.isfinite(probabilities).all():
         raise ValueError(
             "probabilities are finite numbers (N, K). Received: an array of "
             f"shape {probabilities.shape}, or with NaN."
         )
     num_classes = probabilities.shape[1]
+    labels = numbers_of("labels", labels, None)
+    if labels.shape not in (probabilities.shape, probabilities.shape[:1]):
+        raise ValueError(
+            "labels are classes (N,), or a number for each (N, K). Received: "
+            f"an array of shape {labels.shape} with probabilities of shape "
+            f"{probabilities.shape}."
+        )
     if labels.ndim == 1:
+        check_classes(num_classes, labels=labels)
         found = of_answers(labels, probabilities.argmax(axis=1), num_classes)
         truth = labels[:, None] == np.arange(num_classes)  # (N, K)
     else:

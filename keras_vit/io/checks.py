@@ -50,10 +50,11 @@ __all__ = [
     "check_size",
     "check_types",
     "check_whole",
-    "is_of",
     "check_unread",
     "check_yaml",
     "cpu_flags",
+    "is_of",
+    "numbers_of",
     "read_yaml",
 ]
 
@@ -224,6 +225,19 @@ def check_classes(count: int, /, **values: Any) -> None:
                 f"{name} are classes, numbers from 0 to {count - 1}. Received: "
                 f"{met[0]!r} to {met[1]!r}."
             )
+
+
+def numbers_of(name: str, value: Any, dtype: str | None = "float32") -> Any:
+    """Return an array of what a user gave, or raise a ValueError."""
+    import numpy as np
+
+    try:
+        return np.asarray(value, dtype)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name} must be an array of numbers. Received: a "
+            f"{type(value).__name__}, which is none ({error})."
+        ) from error
 
 
 def check_finite(**values: Any) -> None:

@@ -109,7 +109,6 @@ def vit_config(model: str, **options) -> ViTConfig:
     return ViTConfig(**{**VIT[model], **options})
 
 
-@functools.lru_cache(maxsize=256)
 def count(config: ViTConfig | TextConfig) -> Counts:
     """Count the parameters and multiply-adds of a tower of images or texts.
 
@@ -124,6 +123,11 @@ def count(config: ViTConfig | TextConfig) -> Counts:
         86567656
     """
     check_kind(ViTConfig | TextConfig, config=config)
+    return _count(config)
+
+
+@functools.lru_cache(maxsize=256)
+def _count(config):
     make = TextTransformer
     if isinstance(config, ViTConfig):
         check_planned(config)
@@ -301,7 +305,6 @@ class StepCost:
     """Whether a batch is never cut into parts."""
 
 
-@functools.lru_cache(maxsize=256)
 def cost_of(config: ViTConfig, method: Any = None) -> StepCost:
     """Count a step of a method, a `Pretraining` or None for one with labels.
 
@@ -310,13 +313,18 @@ def cost_of(config: ViTConfig, method: Any = None) -> StepCost:
         150528
     """
     check_kind(ViTConfig, config=config)
-    if hasattr(method, "cost"):
-        return method.cost(config)
-    if method is not None:
+    if method is not None and not hasattr(method, "cost"):
         raise ValueError(
             "A method is a keras_vit.planning.Pretraining, or None for a step "
             f"with labels. Received: method={method!r}."
         )
+    return _cost_of(config, method)
+
+
+@functools.lru_cache(maxsize=256)
+def _cost_of(config, method):
+    if method is not None:
+        return method.cost(config)
     return StepCost(
         (Stack(config, num_tokens(config)),),
         count(config),
@@ -589,6 +597,7 @@ def memory(
     """
     check_kind(ViTConfig, config=config)
     check_kind(Settings, settings=settings)
+    check_kind(bool, rematerialize=rematerialize)
     split = _split(config, settings, layout, devices)
     cost = cost_of(config, settings.method)
     compute = PRECISIONS[settings.precision]
@@ -738,6 +747,7 @@ def duration(
     check_kind(ViTConfig, config=config)
     check_kind(Settings, settings=settings)
     check_kind(Machine, machine=machine)
+    check_kind(bool, rematerialize=rematerialize)
     cost = cost_of(config, settings.method)
     counts = cost.trained
     flops = training_flops(counts, rematerialize, cost.frozen) * settings.batch

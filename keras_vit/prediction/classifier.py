@@ -18,6 +18,7 @@ from keras_vit.io.checks import (
     check_kind,
     check_own_size,
     check_whole,
+    numbers_of,
 )
 from keras_vit.prediction.exported_model import ExportedModel, runtime_of
 from keras_vit.prediction.images import (
@@ -341,9 +342,15 @@ def most_probable(probabilities: np.ndarray, top: int) -> np.ndarray:
     """Return the classes (B, min(top, K)) of the largest probabilities.
 
     Raises:
-        ValueError: for a top that is no int above 0.
+        ValueError: for another number of axes, or a top that is no int above 0.
     """
     check_whole(1, top=top)
+    probabilities = numbers_of("probabilities", probabilities, "float64")
+    if probabilities.ndim != 2:
+        raise ValueError(
+            "probabilities have the shape (B, K). Received: an array of shape "
+            f"{probabilities.shape}."
+        )
     # Of equals the first class comes first.
     return np.argsort(-probabilities, axis=-1, kind="stable")[:, :top]
 

@@ -33,7 +33,7 @@ from keras_vit.checkpoints.files.npz import (
 from keras_vit.checkpoints.files.tensors import DAMAGE
 from keras_vit.data.config import MAX_SIDE, preprocessing_in
 from keras_vit.io.atomic_files import PARTIAL, only_writer, replacing
-from keras_vit.io.checks import check_whole
+from keras_vit.io.checks import check_kind, check_whole, numbers_of
 from keras_vit.models import BiT
 from keras_vit.prediction.by_labels import check_projected, texts_of
 from keras_vit.prediction.encoder import Encoder, as_encoder
@@ -85,7 +85,7 @@ class Embeddings:
     @functools.cached_property
     def lengths(self) -> np.ndarray:
         """Compute the lengths (N,) of the vectors, float32, once."""
-        return _lengths(_flat(self.vectors))
+        return _lengths(_flat("vectors", self.vectors))
 
     def check_same(self, metadata: dict[str, Any], source: object) -> None:
         """Raises a ValueError unless an encoder gives such embeddings.
@@ -143,6 +143,8 @@ def embed_files(
         >>> for name, error in embed_files(encoder, ["a.jpg"], "photos.npz"):
         ...     print(name, error or "done")
     """
+    check_kind(Encoder, encoder=encoder)
+    check_kind(float, seconds=seconds)
     check_whole(1, batch_size=batch_size)
     check_several("files", files)
     path = check_file(path)
@@ -178,6 +180,7 @@ def check_file(path: str | os.PathLike) -> pathlib.Path:
     Raises:
         ValueError: for another ending, no folder, or Parquet without PyArrow.
     """
+    check_kind(str | os.PathLike, path=path)
     path = pathlib.Path(path).expanduser()
     if path.suffix not in WRITERS:
         raise ValueError(
@@ -574,7 +577,15 @@ def nearest(
         [[1]]
     """
     check_whole(1, top=top)
-    known, wanted = _flat(vectors), _flat(queries)
+    known, wanted = _flat("vectors", vectors), _flat("queries", queries)
+    if lengths is not None:
+        given = numbers_of("lengths", lengths)
+        if given.shape != known.shape[:1] or not (given > 0).all():
+            raise ValueError(
+                f"lengths are a number above 0 for each of {len(known)} "
+                f"vectors. Received: {lengths!r:.80}."
+            )
+        lengths = given
     if known.shape[1] != wanted.shape[1]:
         raise ValueError(
             "Vectors and queries must have the same size. Received: shapes "
@@ -611,14 +622,9 @@ def _nearest(rows, begin, wanted, top, lengths):
     return numbers + begin, np.take_along_axis(cosines, numbers, axis=1)
 
 
-def _flat(vectors):
+def _flat(name, vectors):
     """Return vectors as (N, D), float32, without a copy if they are."""
-    try:
-        vectors = np.asarray(vectors, "float32")
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"Vectors are an array of numbers. Received: {error}"
-        ) from error
+    vectors = numbers_of(name, vectors)
     if vectors.ndim not in (2, 3) or not len(vectors):
         raise ValueError(
             "A search needs one vector per image, or one per block, an array "

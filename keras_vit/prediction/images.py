@@ -33,7 +33,12 @@ from keras_vit.data.image_reader import (
     log_colour_changes,
 )
 from keras_vit.data.resizing import resize
-from keras_vit.io.checks import check_regular, check_size, is_of
+from keras_vit.io.checks import (
+    check_kind,
+    check_regular,
+    check_size,
+    is_of,
+)
 from keras_vit.io.stores import on_disk
 from keras_vit.preprocessing import standardize
 from keras_vit.runtime.machine import shortage
@@ -128,8 +133,8 @@ def read_pixels(
     dropped, as in training.
 
     Args:
-        image: one of those that `images_of` yields; a str is the path of a
-            file or its address, https:// or http://.
+        image: one of those that `images_of` yields; a path of a file or,
+            as a str, its address, https:// or http://.
         channels: 1 for grey, 3 for colour.
         changes: gets what becomes of the image's colours, see
             `keras_vit.data.image_reader.colour_change`.
@@ -142,10 +147,15 @@ def read_pixels(
         ValueError: when it is missing, no image, or its values are no pixels.
     """
     changes = [] if changes is None else changes
-    if isinstance(image, str):
-        return _read_file(image, channels, changes)
+    if isinstance(image, (str, os.PathLike)):
+        return _read_file(os.fspath(image), channels, changes)
     if isinstance(image, np.ndarray):
         return _from_array(image, channels, changes)
+    if not hasattr(image, "getbands"):  # of Pillow
+        raise ValueError(
+            "An image is a path, a Pillow image or an array. Received: a "
+            f"{type(image).__name__}."
+        )
     return _from_pillow(image, channels, changes)
 
 
@@ -360,6 +370,8 @@ def patch_sequences(
     >>> {name: array.shape for name, array in inputs.items()}
     {'patches': (2, 256, 768), 'coordinates': (2, 256, 2), 'valid': (2, 256)}
     """
+    check_several("images", images)
+    check_kind(bool, scale=scale)
     patch = check_size("patch_size", patch_size)
     _check_number("max_patches", max_patches, MOST_PATCHES)
     _check_number("channels", channels, MOST_CHANNELS)

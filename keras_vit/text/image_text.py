@@ -13,7 +13,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.io.checks import check_kind
+from keras_vit.io.checks import check_kind, numbers_of
 from keras_vit.models import NaFlexTransformer
 from keras_vit.text.tokenizer import Tokenizer
 from keras_vit.text.tower import TextConfig, TextTransformer
@@ -343,9 +343,10 @@ def retrieval_recall(
         >>> retrieval_recall(np.eye(3), np.eye(3), at=(1,))
         {'image_recall_at_1': 1.0, 'text_recall_at_1': 1.0}
     """
-    images, texts = (np.asarray(x, "float32") for x in (images, texts))
-    owner = np.arange(len(texts)) if image_of_text is None else image_of_text
-    owner = np.asarray(owner)
+    images, texts = numbers_of("images", images), numbers_of("texts", texts)
+    owner = np.arange(texts.shape[0] if texts.ndim else 0)
+    if image_of_text is not None:
+        owner = numbers_of("image_of_text", image_of_text, None)
     wrong = (
         images.ndim != 2
         or texts.shape[1:] != images.shape[1:]

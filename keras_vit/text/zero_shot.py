@@ -10,7 +10,7 @@ import json
 import os
 import pathlib
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
@@ -22,7 +22,7 @@ from keras_vit.checkpoints.files.npz import open_npz
 from keras_vit.checkpoints.files.tensors import DAMAGE
 from keras_vit.checkpoints.public.catalog import pair_source
 from keras_vit.io.atomic_files import replacing
-from keras_vit.io.checks import check_whole
+from keras_vit.io.checks import check_kind, check_whole
 from keras_vit.models.configured_model import remade
 from keras_vit.runtime.machine import shortage
 from keras_vit.text.image_text import (
@@ -287,6 +287,7 @@ def labels_of(labels: str | os.PathLike | Sequence[str]) -> tuple[str, ...]:
         return imagenet_names()
     if isinstance(labels, (str, os.PathLike)):
         labels = _lines(pathlib.Path(labels).expanduser())
+    check_kind(Iterable, labels=labels)
     found = tuple(x.strip() if isinstance(x, str) else x for x in labels)
     wrong = [
         x for x in found if not isinstance(x, str) or not 0 < len(x) < MAX_LABEL
@@ -294,7 +295,7 @@ def labels_of(labels: str | os.PathLike | Sequence[str]) -> tuple[str, ...]:
     twice = len(found) - len({*map(str, found)})
     if wrong or twice or not found:
         seen: set = set()
-        again = [x for x in found if x in seen or seen.add(x)]
+        again = [x for x in found if str(x) in seen or seen.add(str(x))]
         what = repr((wrong or again or found)[:1])[:100]
         raise ValueError(
             "labels are texts of 1 to "

@@ -59,7 +59,7 @@ def test_no_label_at_all():
 
 @pytest.mark.parametrize("label", [-1, 3])
 def test_multi_hot_of_no_class(label):
-    with pytest.raises(ValueError, match="of image 1"):
+    with pytest.raises(ValueError, match=r"label_sets\[1\] are classes"):
         evaluation.multi_hot([[0], [1, label]], 3)
 
 

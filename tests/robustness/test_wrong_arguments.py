@@ -246,11 +246,40 @@ WRONG: dict[str, tuple[list, str]] = {
     "texts": ([np.full((3, 3), np.nan)], "without NaN"),
     "known_images": ([np.ones(3), np.zeros((0, 4, 4, 3))], "height, width"),
     "contents": ([None, "x", [1, 2, 3]], "ndarray"),
+    "norm": (["no", 1, None], "bool"),
+    "prefix_tokens": (["no", 1, None], "bool"),
+    "scale": (["no", 1, None], "bool"),
+    "include_top": (["no", 1, None], "bool"),
+    "keep_representation": (["no", 1, None], "bool"),
+    "to_evaluate": (["no", 1, None], "bool"),
+    "unlabelled": (["no", 1, None], "bool"),
+    "rematerialize": (["no", 1, None], "bool"),
+    "tta": (["nope", 3], "Unknown tta"),
+    "path": ([None, 3, MODEL], "PathLike"),
+    "architecture": ([3, MODEL], "str"),
+    "prefix": ([3, MODEL], "str"),
+    "sources": ([None, 3, "x"], "Mapping"),
+    "encoder": ([None, "x", MODEL], "Encoder"),
+    "seconds": ([None, "x", float("nan")], "float"),
+    "together": (["x", 3], "Together"),
+    "maps": ([{}, MODEL, object()], "an array"),
+    "vectors": ([{}, MODEL, object()], "array of numbers"),
+    "queries": ([{}, MODEL, object()], "array of numbers"),
+    "lengths": ([np.ones(2), np.zeros(3), [np.nan] * 3], "above 0"),
+    "label_sets": ([3, [3], [[0.5]], ["ab"], [[3]]], "classes"),
+    "batches": ([3, [3], [(IMAGES, LABELS)]], "Iterable|labels, mask"),
+    "class_map": ([[0, 1, 3], [[0, 1, 2]], 0], "classes|class"),
+    "known_labels": ([[0, 1], 3, "x"], "classes of 3"),
+    "on_broken_image": (["nope", None], "Unknown on_broken_image"),
+    "sampling": (["nope", None], "Unknown sampling"),
 }
 # Arguments of other kinds by the same names.
 ONLY: dict[str, dict[str, list]] = {
     # Without a model nothing reads them.
-    "audit": {"image_size": [16, 0], "batch_size": [64]},
+    "audit": {
+        **{"image_size": [16, 0], "batch_size": [64]},
+        "data": [None, 3, MODEL],
+    },
     "FitStream": {"batch_size": [64, 0]},  # Batches have a size.
     "multiply_adds": {"model": [None, "x", 3, keras.Sequential()]},
     "projection": {"vectors": [np.eye(4) * np.nan, np.ones(3), np.eye(2)]},
@@ -283,9 +312,19 @@ ONLY: dict[str, dict[str, list]] = {
         "labels": [None],
         "points": [np.ones((3, 3)), np.full((3, 2), np.nan), np.ones(3)],
     },
-    "predict_classes": {"model": [None, "x", 3]},
+    "predict_classes": {
+        "model": [None, "x", 3],
+        "names": [["a"], ["a"] * 4, []],
+    },
     "preprocess_input": {"model": ["ViT_B16", 3]},
     "save_checkpoint": {"model": [None, "x"]},
+    "evaluation_batches": {"batch_size": [10**12]},
+    "most_probable": {"probabilities": [np.ones(3), MODEL]},
+    "class_metrics": {
+        "labels": [np.ones(2, int), [0, 1, 3], [[0, 1]], MODEL],
+        "probabilities": [MODEL],
+    },
+    "retrieval_recall": {"images": [MODEL], "texts": [MODEL, 3]},
     "attention_maps": {"images": [{"x": 1}, object(), IMAGES * np.nan]},
     "predictions": {"images": ["photo.png", 3, None]},
 }
@@ -320,6 +359,11 @@ def cases():
                 )  # fmt: skip
 
 
+# Almost no argument takes these.
+RUBBISH = (None, "x", -1.5, {}, object(), MODEL, np.zeros(3))
+UNTRIED = {"train", "serve", "explain"}  # They would begin, or draw pages.
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / "x.safetensors"
@@ -343,3 +387,22 @@ def test_it_is_refused(
         list(found) if inspect.isgenerator(found) else None
     assert re.search(message, str(error.value))
     assert not list(tmp_path.iterdir())  # No file was touched.
+
+
+@pytest.mark.once
+@pytest.mark.filterwarnings("ignore::UserWarning")  # The head is of zeros.
+@pytest.mark.parametrize("name", sorted(CALLS.keys() - UNTRIED))
+def test_rubbish_is_taken_or_refused(name, saved, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    function, given = CALLS[name]
+    if given.get("source") is SAVED:
+        given = {**given, "source": saved}
+    for argument in inspect.signature(function).parameters:
+        for value in RUBBISH:
+            try:
+                found = function(**{**given, argument: value})
+                list(found) if inspect.isgenerator(found) else None
+            except ValueError:
+                pass
+            except Exception as error:
+                pytest.fail(f"{argument}={value!r:.40}: {error!r}")

@@ -15,7 +15,7 @@ import numpy as np
 from keras_vit.checkpoints.engine.layout import Facts, listed
 from keras_vit.checkpoints.engine.recognition import Checkpoint, dialects
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
-from keras_vit.io.checks import check_whole
+from keras_vit.io.checks import check_kind, check_whole
 from keras_vit.models.options import (
     AROUND,
     CONFIGS,
@@ -912,6 +912,9 @@ def adapted_fields(
     overrides: dict,
 ) -> dict:
     """Return the fields that were found with what a user wants otherwise."""
+    check_kind(
+        bool, include_top=include_top, keep_representation=keep_representation
+    )
     fields = dict(found)
     if input_shape is not None:
         height, width, channels = check_input_shape(input_shape, family)

@@ -42,7 +42,12 @@ from keras_vit.checkpoints.files.tensors import (
     refusing,
     refusing_damage,
 )
-from keras_vit.io.checks import check_own_size, check_regular, is_of
+from keras_vit.io.checks import (
+    check_kind,
+    check_own_size,
+    check_regular,
+    is_of,
+)
 from keras_vit.io.run_folder import RUN_MODEL
 from keras_vit.models.configured_model import ConfiguredModel, remade
 from keras_vit.models.options import AROUND, PLACES, TENSORS, TRAINING
@@ -132,6 +137,7 @@ def load_checkpoint(
     ...     "ViT-B_16.npz", classes=10, input_shape=(384, 256, 3))
     >>> print(model.load_report)
     """
+    check_kind(str | None, architecture=architecture, prefix=prefix)
     source = open_source(source, prefix=prefix)
     keeps_head = include_top and classes is None
     if keeps_head and "num_classes" not in config_overrides:
@@ -260,6 +266,7 @@ def load_weights(
     >>> model = keras_vit.ViT_B16(classes=10)
     >>> keras_vit.checkpoints.load_weights(model, "ViT-B_16.npz")
     """
+    check_kind(str | None, architecture=architecture, prefix=prefix)
     if source is None:
         return model
     if not isinstance(source, Checkpoint):

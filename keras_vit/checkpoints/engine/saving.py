@@ -7,6 +7,7 @@ import collections
 import dataclasses
 import json
 import math
+import os
 import tempfile
 from pathlib import Path
 from typing import NoReturn
@@ -82,6 +83,7 @@ def save_checkpoint(
     >>> keras_vit.checkpoints.save_checkpoint(
     ...     model, "vit_base.weights.h5", format="keras")
     """
+    check_kind(str | os.PathLike, path=path)
     path = Path(path)
     if class_names is not None:
         check_kind(tuple[str, ...], class_names=class_names)
