@@ -163,9 +163,11 @@ OPTION = {
     ],
     "layers/attention.py": [
         (
-            "        talking_heads=False,\n        differential_lambda=None,\n",
-            "        talking_heads=False,\n        attention_gate=False,\n"
-            "        differential_lambda=None,\n",
+            "        talking_heads: bool = False,\n"
+            "        differential_lambda: float | None = None,\n",
+            "        talking_heads: bool = False,\n"
+            "        attention_gate: bool = False,\n"
+            "        differential_lambda: float | None = None,\n",
         ),
         (
             "        self.talking_heads = talking_heads\n",

@@ -10,7 +10,7 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.io.checks import check_heads
+from keras_vit.io.checks import check_choice, check_heads
 from keras_vit.layers.common import (
     NORMALIZATIONS,
     ConfiguredLayer,
@@ -120,25 +120,26 @@ class SelfAttention(ConfiguredLayer):
 
     def __init__(
         self,
-        num_heads,
+        num_heads: int,
         *,
-        key_value_heads=None,
-        attention_dropout_rate=0.0,
-        qkv_bias=True,
-        key_bias=True,
-        projection_bias=True,
-        qk_norm=False,
-        attention_inner_norm=False,
-        talking_heads=False,
-        differential_lambda=None,
-        causal=False,
-        normalization="layer_norm",
-        layer_norm_epsilon=1e-6,
-        rotary=None,
-        position_bias=None,
-        flash_attention=None,
+        key_value_heads: int | None = None,
+        attention_dropout_rate: float = 0.0,
+        qkv_bias: bool = True,
+        key_bias: bool = True,
+        projection_bias: bool = True,
+        qk_norm: bool = False,
+        attention_inner_norm: bool = False,
+        talking_heads: bool = False,
+        differential_lambda: float | None = None,
+        causal: bool = False,
+        normalization: str = "layer_norm",
+        layer_norm_epsilon: float = 1e-6,
+        rotary: keras.layers.Layer | None = None,
+        position_bias: keras.layers.Layer | None = None,
+        flash_attention: bool | None = None,
         **kwargs,
     ):
+        check_choice("normalization", normalization, NORMALIZATIONS)
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.key_value_heads = key_value_heads

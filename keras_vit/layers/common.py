@@ -7,6 +7,7 @@ features, H * d in attention.
 import functools
 import inspect
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -45,6 +46,10 @@ __all__ = [
     "with_repeated_keys",
 ]
 
+# Numbers that may be below 0, and those that may be 0.
+OF_ANY_SIGN = ("initial_value", "rope_offset")
+MAY_BE_ZERO = ("num_prefix_tokens", "tokens_mlp_dim")
+
 
 class ConfiguredLayer(keras.layers.Layer):
     """A Keras layer that keeps each constructor argument under its own name.
@@ -52,18 +57,34 @@ class ConfiguredLayer(keras.layers.Layer):
     Its config is read from those attributes. It also records the dtype
     policies of sub-layers that `quantize` has changed, without which a
     quantised model could be saved but not loaded.
+
+    Raises:
+        ValueError: for an argument that is not of its annotated type, a count
+            of 0, or a number below 0 that is none of `OF_ANY_SIGN`.
     """
+
+    def __new__(cls, *args, **kwargs):
+        own = list(inspect.signature(cls.__init__).parameters)[1:]
+        given = dict(zip(own, args, strict=False)) | kwargs
+        for name, kind in cls.argument_kinds().items():
+            if name in given and kind is not inspect.Parameter.empty:
+                checks.check_kind(kind, **{name: given[name]})
+                if name not in OF_ANY_SIGN and kind in (int, float):
+                    least = int(kind is int and name not in MAY_BE_ZERO)
+                    checks.check_at_least(SimpleNamespace(**given), least, name)
+        return super().__new__(cls, *args, **kwargs)
 
     @classmethod
     @functools.cache
-    def argument_names(cls) -> tuple[str, ...]:
-        """Arguments of the constructor, those of the base classes included."""
-        names = {}
+    def argument_kinds(cls) -> dict[str, Any]:
+        """Types of constructor arguments, those of base classes included."""
+        kinds = {}
         for base in reversed(cls.__mro__):
             if issubclass(base, ConfiguredLayer) and "__init__" in vars(base):
-                parameters = list(inspect.signature(base.__init__).parameters)
-                names |= dict.fromkeys(parameters[1:-1])  # self, **kwargs
-        return tuple(names)
+                parameters = inspect.signature(base.__init__).parameters
+                found = [*parameters.values()][1:-1]  # self, **kwargs
+                kinds |= {x.name: x.annotation for x in found}
+        return kinds
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], **others):
@@ -77,7 +98,7 @@ class ConfiguredLayer(keras.layers.Layer):
         Returns:
             The layer.
         """
-        names = cls.argument_names()
+        names = cls.argument_kinds()
         return cls(**{x: fields[x] for x in names if x in fields} | others)
 
     def compute_output_shape(self, input_shape, *others):
@@ -85,7 +106,7 @@ class ConfiguredLayer(keras.layers.Layer):
 
     def get_config(self):
         config = super().get_config()
-        for name in self.argument_names():
+        for name in self.argument_kinds():
             value = getattr(self, name)
             if isinstance(value, keras.layers.Layer):
                 value = keras.saving.serialize_keras_object(value)
@@ -310,7 +331,7 @@ class TokenNormalization(keras.layers.LayerNormalization):
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class TokenRMSNormalization(keras.layers.Layer):
+class TokenRMSNormalization(ConfiguredLayer):
     """Divides each token by its root mean square, then scales its features.
 
     Root mean square normalisation (arXiv:1910.07467): a layer normalisation
@@ -333,7 +354,7 @@ class TokenRMSNormalization(keras.layers.Layer):
     (2, 197, 768)
     """
 
-    def __init__(self, *, epsilon=1e-6, **kwargs):
+    def __init__(self, *, epsilon: float = 1e-6, **kwargs):
         super().__init__(**kwargs)
         self.epsilon = epsilon
 
@@ -348,9 +369,6 @@ class TokenRMSNormalization(keras.layers.Layer):
         square = ops.mean(ops.square(x), axis=-1, keepdims=True)  # (B, N, 1)
         x = x * ops.rsqrt(square + self.epsilon)
         return ops.cast(x * ops.cast(self.gamma, precise), self.compute_dtype)
-
-    def get_config(self):
-        return super().get_config() | {"epsilon": self.epsilon}
 
 
 NORMALIZATIONS: dict[str, type] = dict(

@@ -64,7 +64,14 @@ class PatchEmbed(ConfiguredLayer):
     (2, 98, 768)
     """
 
-    def __init__(self, hidden_dim, patch_size, *, patch_bias=True, **kwargs):
+    def __init__(
+        self,
+        hidden_dim: int,
+        patch_size: int | tuple[int, int],
+        *,
+        patch_bias: bool = True,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.hidden_dim = hidden_dim
         self.patch_size = patch_size
@@ -141,7 +148,7 @@ class ClassToken(ConfiguredLayer):
     (2, 197, 768)
     """
 
-    def __init__(self, num_tokens=1, **kwargs):
+    def __init__(self, num_tokens: int = 1, **kwargs):
         super().__init__(**kwargs)
         self.num_tokens = num_tokens
 
@@ -207,11 +214,11 @@ class AddPositionEmbedding(ConfiguredLayer):
 
     def __init__(
         self,
-        grid,
+        grid: tuple[int, int],
         *,
-        num_prefix_tokens=0,
-        kind="learned",
-        stddev=0.02,
+        num_prefix_tokens: int = 0,
+        kind: str = "learned",
+        stddev: float = 0.02,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -354,15 +361,15 @@ class RotaryEmbedding(ConfiguredLayer):
 
     def __init__(
         self,
-        grid,
+        grid: tuple[int, int],
         *,
-        num_prefix_tokens=0,
-        rope="axial",
-        rope_temperature=10_000.0,
-        rope_offset=0.0,
-        rope_axes="row_first",
-        rope_reference_grid=None,
-        rope_pairs="neighbors",
+        num_prefix_tokens: int = 0,
+        rope: str = "axial",
+        rope_temperature: float = 10_000.0,
+        rope_offset: float = 0.0,
+        rope_axes: str = "row_first",
+        rope_reference_grid: tuple[int, int] | None = None,
+        rope_pairs: str = "neighbors",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -537,12 +544,12 @@ class RelativePositionBias(ConfiguredLayer):
 
     def __init__(
         self,
-        grid,
-        num_heads,
+        grid: tuple[int, int],
+        num_heads: int,
         *,
-        num_prefix_tokens=0,
-        relative_position_kind="table",
-        relative_position_dim=128,
+        num_prefix_tokens: int = 0,
+        relative_position_kind: str = "table",
+        relative_position_dim: int = 128,
         **kwargs,
     ):
         super().__init__(**kwargs)

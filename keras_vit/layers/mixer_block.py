@@ -3,11 +3,17 @@
 Axes: B batch, N tokens, D hidden dimension, M hidden size of an MLP.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
+from keras_vit.io.checks import (
+    MIXER_NORMALIZATIONS,
+    MIXINGS,
+    check_choice,
+)
 from keras_vit.layers.common import (
     ConfiguredLayer,
     TokenDense,
@@ -112,18 +118,20 @@ class MixerBlock(ConfiguredLayer):
 
     def __init__(
         self,
-        tokens_mlp_dim,
-        channels_mlp_dim,
+        tokens_mlp_dim: int,
+        channels_mlp_dim: int,
         *,
-        mixing="mlp",
-        gated_mlp=False,
-        normalization="layer_norm",
-        layer_scale_init=None,
-        stochastic_depth_rate=0.0,
-        layer_norm_epsilon=1e-6,
-        activation="gelu_tanh",
+        mixing: str = "mlp",
+        gated_mlp: bool = False,
+        normalization: str = "layer_norm",
+        layer_scale_init: float | None = None,
+        stochastic_depth_rate: float = 0.0,
+        layer_norm_epsilon: float = 1e-6,
+        activation: str | Callable | None = "gelu_tanh",
         **kwargs,
     ):
+        check_choice("mixing", mixing, MIXINGS)
+        check_choice("normalization", normalization, MIXER_NORMALIZATIONS)
         super().__init__(**kwargs)
         self.tokens_mlp_dim = tokens_mlp_dim
         self.channels_mlp_dim = channels_mlp_dim
@@ -273,11 +281,11 @@ class SpatialGatingBlock(ConfiguredLayer):
 
     def __init__(
         self,
-        channels_mlp_dim,
+        channels_mlp_dim: int,
         *,
-        stochastic_depth_rate=0.0,
-        layer_norm_epsilon=1e-6,
-        activation="gelu_tanh",
+        stochastic_depth_rate: float = 0.0,
+        layer_norm_epsilon: float = 1e-6,
+        activation: str | Callable | None = "gelu_tanh",
         **kwargs,
     ):
         super().__init__(**kwargs)

@@ -3,6 +3,8 @@
 Axes: B batch, T tokens, H heads, d head dimension, D = H * d hidden dimension.
 """
 
+from collections.abc import Callable
+
 import keras
 from keras import ops
 
@@ -87,7 +89,9 @@ class TokenPooling(ConfiguredLayer):
     (2, 768)
     """
 
-    def __init__(self, pooling="token", *, num_prefix_tokens=0, **kwargs):
+    def __init__(
+        self, pooling: str = "token", *, num_prefix_tokens: int = 0, **kwargs
+    ):
         super().__init__(**kwargs)
         check_choice("pooling", pooling, POOLINGS)
         self.pooling = pooling
@@ -141,14 +145,14 @@ class AttentionPooling(ConfiguredLayer):
 
     def __init__(
         self,
-        num_heads,
-        mlp_dim,
+        num_heads: int,
+        mlp_dim: int | None,
         *,
-        project_query=True,
-        key_value_bias=True,
-        layer_norm_epsilon=1e-6,
-        activation="gelu_tanh",
-        num_prefix_tokens=0,
+        project_query: bool = True,
+        key_value_bias: bool = True,
+        layer_norm_epsilon: float = 1e-6,
+        activation: str | Callable | None = "gelu_tanh",
+        num_prefix_tokens: int = 0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -291,11 +295,11 @@ class ClassAttention(ConfiguredLayer):
 
     def __init__(
         self,
-        num_heads,
+        num_heads: int,
         *,
-        attention_dropout_rate=0.0,
-        qkv_bias=True,
-        projection_bias=True,
+        attention_dropout_rate: float = 0.0,
+        qkv_bias: bool = True,
+        projection_bias: bool = True,
         **kwargs,
     ):
         super().__init__(**kwargs)

@@ -3,10 +3,17 @@
 Axes: B batch, h and w height and width of a feature map, C channels, G groups.
 """
 
+from types import SimpleNamespace
+
 import keras
 from keras import ops
 
-from keras_vit.io.checks import STANDARDIZATIONS, check_choice
+from keras_vit.io.checks import (
+    STANDARDIZATIONS,
+    check_at_least,
+    check_choice,
+    check_kind,
+)
 from keras_vit.layers.common import ConfiguredLayer
 
 __all__ = ["EvolvedNormalization", "StandardizedConv2D"]
@@ -55,6 +62,8 @@ class StandardizedConv2D(keras.layers.Conv2D):
         **kwargs,
     ):
         check_choice("standardization", standardization, STANDARDIZATIONS)
+        check_kind(float, epsilon=epsilon)
+        check_at_least(SimpleNamespace(epsilon=epsilon), 0, "epsilon")
         kwargs["use_bias"] = False
         kwargs["data_format"] = "channels_last"
         kwargs.setdefault("kernel_initializer", "lecun_normal")
@@ -115,7 +124,7 @@ class EvolvedNormalization(ConfiguredLayer):
     (2, 14, 14, 64)
     """
 
-    def __init__(self, *, groups=32, epsilon=1e-5, **kwargs):
+    def __init__(self, *, groups: int = 32, epsilon: float = 1e-5, **kwargs):
         super().__init__(**kwargs)
         self.groups = groups
         self.epsilon = epsilon

@@ -4,6 +4,8 @@ Axes: B batch, N tokens, D hidden dimension.
 """
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
@@ -41,7 +43,7 @@ def quick_gelu(x):
 
 
 # "gelu" is the exact one, of Hugging Face and timm.
-GELUS = {
+GELUS: dict[Any, Callable] = {
     "gelu_tanh": gelu_tanh,
     "gelu": keras.activations.gelu,
     "quick_gelu": quick_gelu,
@@ -82,17 +84,18 @@ class MLP(ConfiguredLayer):
 
     def __init__(
         self,
-        mlp_dim,
+        mlp_dim: int,
         *,
-        dropout_rate=0.0,
-        activation="gelu_tanh",
-        projection_bias=True,
-        output_bias=True,
-        mlp_inner_norm=False,
-        normalization="layer_norm",
-        layer_norm_epsilon=1e-6,
+        dropout_rate: float = 0.0,
+        activation: str | Callable | None = "gelu_tanh",
+        projection_bias: bool = True,
+        output_bias: bool = True,
+        mlp_inner_norm: bool = False,
+        normalization: str = "layer_norm",
+        layer_norm_epsilon: float = 1e-6,
         **kwargs,
     ):
+        check_choice("normalization", normalization, NORMALIZATIONS)
         super().__init__(**kwargs)
         self.mlp_dim = mlp_dim
         self.dropout_rate = dropout_rate
@@ -217,7 +220,7 @@ class LayerScale(ConfiguredLayer):
     (2, 197, 768)
     """
 
-    def __init__(self, initial_value=1e-5, **kwargs):
+    def __init__(self, initial_value: float = 1e-5, **kwargs):
         super().__init__(**kwargs)
         self.initial_value = initial_value
 
@@ -295,23 +298,23 @@ class TransformerBlock(ConfiguredLayer):
 
     def __init__(
         self,
-        num_heads,
-        mlp_dim,
+        num_heads: int,
+        mlp_dim: int,
         *,
-        attention=None,
-        mlp=None,
-        dropout_rate=0.0,
-        attention_dropout_rate=0.0,
-        stochastic_depth_rate=0.0,
-        layer_norm_epsilon=1e-6,
-        layer_scale_init=None,
-        mlp_layer_scale=True,
-        qkv_bias=True,
-        normalization="layer_norm",
-        norm_placement="before",
-        activation="gelu_tanh",
-        flash_attention=None,
-        rematerialize=False,
+        attention: Callable | None = None,
+        mlp: Callable | None = None,
+        dropout_rate: float = 0.0,
+        attention_dropout_rate: float = 0.0,
+        stochastic_depth_rate: float = 0.0,
+        layer_norm_epsilon: float = 1e-6,
+        layer_scale_init: float | None = None,
+        mlp_layer_scale: bool = True,
+        qkv_bias: bool = True,
+        normalization: str = "layer_norm",
+        norm_placement: str = "before",
+        activation: str | Callable | None = "gelu_tanh",
+        flash_attention: bool | None = None,
+        rematerialize: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -456,7 +459,12 @@ class ParallelBlock(TransformerBlock):
     left_out = ("mlp_norm", "mlp_scale")
 
     def __init__(
-        self, num_heads, mlp_dim, *, norm_placement="before", **kwargs
+        self,
+        num_heads: int,
+        mlp_dim: int,
+        *,
+        norm_placement: str = "before",
+        **kwargs,
     ):
         if norm_placement != "before":
             raise ValueError(

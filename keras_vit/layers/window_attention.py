@@ -54,7 +54,14 @@ class WindowAttention(SelfAttention):
     (2, 196, 768)
     """
 
-    def __init__(self, num_heads, *, grid, window_size, **kwargs):
+    def __init__(
+        self,
+        num_heads: int,
+        *,
+        grid: tuple[int, int],
+        window_size: int,
+        **kwargs,
+    ):
         super().__init__(num_heads, **kwargs)
         if window_size < 1:
             raise ValueError(
@@ -160,7 +167,7 @@ class DecomposedPositionBias(ConfiguredLayer):
     (2, 12, 196, 196)
     """
 
-    def __init__(self, grid, head_dim, **kwargs):
+    def __init__(self, grid: tuple[int, int], head_dim: int, **kwargs):
         super().__init__(**kwargs)
         self.grid = tuple(grid)
         self.head_dim = head_dim
@@ -233,7 +240,7 @@ class Neck(ConfiguredLayer):
     (2, 4096, 256)
     """
 
-    def __init__(self, neck_dim, grid, **kwargs):
+    def __init__(self, neck_dim: int, grid: tuple[int, int], **kwargs):
         super().__init__(**kwargs)
         self.neck_dim = neck_dim
         self.grid = tuple(grid)

@@ -586,7 +586,7 @@ def block(config, i: int, dtype=None) -> keras.layers.Layer:
         grid=config.grid,
         num_prefix_tokens=config.num_prefix_tokens,
     )
-    names = VariantBlock.argument_names()
+    names = VariantBlock.argument_kinds()
     options = {name: fields[name] for name in names if name in fields}
     named = {"dtype": dtype, "name": f"block_{i}"}
     if variant.attention == "axial":

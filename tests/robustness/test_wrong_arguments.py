@@ -18,6 +18,7 @@ from keras_vit import (
     checkpoints,
     data,
     evaluation,
+    layers,
     planning,
     prediction,
     training,
@@ -359,6 +360,42 @@ def cases():
                 )  # fmt: skip
 
 
+# What layers are made with.
+LAYERS: dict[str, dict[str, Any]] = {
+    "AddPositionEmbedding": {"grid": (2, 2)},
+    "Affine": {},
+    "AttentionPooling": {"num_heads": 2, "mlp_dim": 8},
+    "ClassAttention": {"num_heads": 2},
+    "ClassAttentionBlock": {"num_heads": 2, "mlp_dim": 8},
+    "ClassToken": {"num_tokens": 2},
+    "DecomposedPositionBias": {"grid": (2, 2), "head_dim": 4},
+    "EvolvedNormalization": {},
+    "GatedMLP": {"mlp_dim": 8},
+    "LayerScale": {},
+    "MLP": {"mlp_dim": 8},
+    "MixerBlock": {"tokens_mlp_dim": 8, "channels_mlp_dim": 8},
+    "Neck": {"neck_dim": 8, "grid": (2, 2)},
+    "ParallelBlock": {"num_heads": 2, "mlp_dim": 8},
+    "PatchEmbed": {"hidden_dim": 8, "patch_size": 4},
+    "RelativePositionBias": {"grid": (2, 2), "num_heads": 2},
+    "RotaryEmbedding": {"grid": (2, 2)},
+    "SelfAttention": {"num_heads": 2},
+    "SpatialGatingBlock": {"channels_mlp_dim": 8},
+    "SpatialGatingUnit": {},
+    "StandardizedConv2D": {"filters": 8, "kernel_size": 3},
+    "TokenPooling": {},
+    "TokenRMSNormalization": {},
+    "TransformerBlock": {"num_heads": 2, "mlp_dim": 8},
+    "WindowAttention": {"num_heads": 2, "grid": (2, 2), "window_size": 2},
+}
+OF_KERAS = {"StandardizedConv2D"}  # Whose arguments are those of Conv2D.
+# By the type of an argument, what is none.
+NONE_OF: dict[Any, tuple] = {
+    int: (-1, 1.5, "x", None, True, float("nan")),
+    float: (float("nan"), "x", None, [0.1], True),
+    bool: ("no", 1, None),
+    str: ("nope", 3, None),
+}
 # Almost no argument takes these.
 RUBBISH = (None, "x", -1.5, {}, object(), MODEL, np.zeros(3))
 UNTRIED = {"train", "serve", "explain"}  # They would begin, or draw pages.
@@ -406,3 +443,54 @@ def test_rubbish_is_taken_or_refused(name, saved, tmp_path, monkeypatch):
                 pass
             except Exception as error:
                 pytest.fail(f"{argument}={value!r:.40}: {error!r}")
+
+
+def arguments_of(layer):
+    """The arguments of a layer here, those of its bases included."""
+    found = {}
+    for base in reversed(layer.__mro__):
+        if base.__module__.startswith("keras_vit.") and "__init__" in vars(
+            base
+        ):
+            parameters = inspect.signature(base.__init__).parameters
+            found |= {
+                x.name: x.annotation for x in [*parameters.values()][1:-1]
+            }
+    return found
+
+
+@pytest.mark.once
+def test_all_layers_are_tried():
+    names = [x for x in layers.__all__ if inspect.isclass(getattr(layers, x))]
+    assert sorted(names) == sorted(LAYERS)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", sorted(LAYERS.keys() - OF_KERAS))
+def test_a_layer_refuses_what_is_none_of_the_type(name):
+    layer = getattr(layers, name)
+    for argument, kind in arguments_of(layer).items():
+        assert kind is not inspect.Parameter.empty, argument
+        for value in (*NONE_OF.get(kind, ()), object()):
+            with pytest.raises(ValueError, match=argument):
+                layer(**{**LAYERS[name], argument: value})
+                pytest.fail(f"{argument}={value!r:.40}")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("name", "argument", "value"),
+    [
+        ("ClassToken", "num_tokens", 0),
+        ("DecomposedPositionBias", "head_dim", 0),
+        ("EvolvedNormalization", "groups", 0),
+        ("MLP", "mlp_dim", 0),
+        ("MixerBlock", "layer_norm_epsilon", -1e-6),
+        ("StandardizedConv2D", "epsilon", -1e-6),
+        ("TokenPooling", "num_prefix_tokens", -1),
+        ("TransformerBlock", "dropout_rate", -0.1),
+    ],
+)
+def test_a_layer_refuses_numbers_out_of_range(name, argument, value):
+    with pytest.raises(ValueError, match=f"{argument} must be at least"):
+        getattr(layers, name)(**{**LAYERS[name], argument: value})
