@@ -44,6 +44,17 @@ def test_mixed_precision_trains_and_reloads(name, policy, tmp_path):
     )
 
 
+def test_the_head_is_in_float32_under_a_mixed_policy_of_all():
+    policy = keras.config.dtype_policy()
+    try:
+        keras.config.set_dtype_policy("mixed_bfloat16")
+        model = shrunken.build("ViT_R50_B16")
+    finally:
+        keras.config.set_dtype_policy(policy)
+    assert model.get_layer("block_0").compute_dtype == "bfloat16"
+    assert model.get_layer("predictions").compute_dtype == "float32"
+
+
 def kernel_after_fit(name, backend, **options):
     """One kernel after two steps on four images, two at a time."""
     keras.utils.set_random_seed(0)

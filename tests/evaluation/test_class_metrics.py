@@ -125,6 +125,13 @@ def test_images_of_one_class_have_no_auc():
     }
 
 
+def test_a_class_of_one_image_counts_beside_others():
+    labels = [[1, 0], [0, 1], [0, 1]]
+    found = class_metrics(labels, [[0.9, 0.1], [0.2, 0.8], [0.7, 0.4]])
+    # 1 of 1 and 1 of 2 right, and 1 of 2 and 1 of 1 kept out.
+    assert found["balanced_accuracy"] == pytest.approx(0.75)
+
+
 def predictions(labels, probabilities, top):
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
     kept = np.take_along_axis(probabilities, order, axis=1)

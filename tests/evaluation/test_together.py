@@ -24,7 +24,8 @@ def test_shares_are_put_together_in_the_order_of_images(count):
     together = Together(lambda arrays: arrays, SIZE // count)
     whole = together.rows(mask)
     assert whole.sum() == 43
-    assert together.total(mask).sum() == 43
+    assert together.total(mask.sum(axis=1)) == 43
+    assert together.total(mask).shape == mask.shape[1:]
     np.testing.assert_array_equal(together.rows(labels)[whole], examples.labels)
     np.testing.assert_array_equal(
         together.rows(images)[whole], examples.contents
