@@ -178,6 +178,7 @@ def attention_grids(model: VisionTransformer, maps: Any) -> np.ndarray:
     """
     check_model(model)
     weights = reading_weights(model.config)
+    maps = numbers_of("maps", maps)
     if np.shape(maps)[-2:] != 2 * weights.shape:
         raise ValueError(
             f"The model has {len(weights)} tokens. Received: maps of shape "

@@ -762,6 +762,7 @@ def plot_neighbours(
     Example:
         >>> plot_neighbours([("a.png", a)], [[("b.png", b, 0.91)]])
     """
+    check_kind(tuple[tuple | list, ...], queries=queries, neighbours=neighbours)
     if not len(queries) or len(queries) != len(neighbours):
         raise ValueError(
             "There must be a query, and a list of neighbours for each. "

@@ -22,6 +22,7 @@ from keras_vit import preprocessing
 from keras_vit.evaluation.predictions import (
     TOP,
     Predictions,
+    of_three,
     predict_classes,
 )
 from keras_vit.evaluation.scores_of_classes import class_metrics, of_answers
@@ -108,6 +109,7 @@ def summarise(predictions: Predictions) -> dict[str, float | int]:
         >>> summarise(predict_classes(model, batches))["num_examples"]
         10000
     """
+    check_kind(Predictions, predictions=predictions)
     num_examples = int(predictions.labelled.sum())
     return {
         "top1": top_k_accuracy(predictions, 1),
@@ -150,6 +152,7 @@ def top_k_accuracy(predictions: Predictions, k: int) -> float:
     Example:
         >>> top_k_accuracy(predictions, 5)
     """
+    check_kind(Predictions, predictions=predictions)
     check_whole(1, k=k)
     kept = predictions.classes.shape[1]
     if k > kept < predictions.num_classes:
@@ -273,6 +276,10 @@ def write_evaluation(
         >>> predictions = predict_classes(model, batches)
         >>> write_evaluation("runs/a", predictions, batches, class_names)
     """
+    check_kind(str | os.PathLike, folder=folder)
+    check_kind(Predictions, predictions=predictions)
+    check_kind(tuple[str, ...], class_names=class_names)
+    check_kind(Iterable, batches=batches)
     if len(class_names) != predictions.num_classes:
         raise ValueError(
             f"The model has {predictions.num_classes} classes. Received: "
@@ -282,7 +289,7 @@ def write_evaluation(
     rows = worst_rows(predictions, num_pictures)
     more = np.zeros(0, int)
     if predictions.labels.ndim == 1:
-        images, _, _ = next(iter(batches))
+        images, _, _ = of_three(next(iter(batches), None))
         affordable = MAX_CELL_BYTES // math.prod(images.shape[1:])
         cells = confusion_rows(predictions, min(MAX_CELL_PICTURES, affordable))
         more = cells[~np.isin(cells, rows)]
@@ -340,6 +347,7 @@ def worst_rows(predictions: Predictions, count: int) -> np.ndarray:
     Example:
         >>> rows = worst_rows(predictions, count=24)
     """
+    check_kind(Predictions, predictions=predictions)
     check_whole(0, count=count)
     right = predictions.right[:, 0]
     confidence = predictions.probabilities[:, 0]
@@ -402,10 +410,11 @@ def images_at(batches: Iterable, rows: Iterable[int]) -> np.ndarray:
     Example:
         >>> images_at(batches, worst_rows(predictions, count=24))
     """
+    check_kind(Iterable, batches=batches, rows=rows)
     rows = [int(row) for row in rows]
     wanted = set(rows)
     found, begin = {}, 0
-    for images, _, mask in batches:
+    for images, _, mask in map(of_three, batches):
         if len(found) == len(wanted):
             break
         images = np.asarray(images)[np.asarray(mask)]
@@ -561,6 +570,8 @@ def read_real_labels(
     Example:
         >>> read_real_labels("real.json", ["ILSVRC2012_val_00000001.JPEG"])
     """
+    check_kind(str | os.PathLike, path=path)
+    check_kind(Iterable, file_names=file_names)
     with open(path, encoding="utf-8") as file:
         labels = json.load(file)
     if not isinstance(labels, list) or not all(
@@ -597,6 +608,8 @@ def summarise_real(
     Example:
         >>> summarise_real(predictions, "real.json", file_names)["real_top1"]
     """
+    check_kind(Predictions, predictions=predictions)
+    check_kind(Iterable, file_names=file_names)
     if len(file_names) != len(predictions):
         raise ValueError(
             "ReaL labels need the name of every image. Received: "

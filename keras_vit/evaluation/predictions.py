@@ -32,6 +32,7 @@ __all__ = [
     "classes_to_keep",
     "load_predictions",
     "nearest_neighbour_predictions",
+    "of_three",
     "predict_classes",
     "unread",
 ]
@@ -137,6 +138,7 @@ def load_predictions(path: str | os.PathLike) -> Predictions:
     Example:
         >>> load_predictions("runs/evaluate/predictions.npz").classes[:, 0]
     """
+    check_kind(str | os.PathLike, path=path)
     fields = {field.name for field in dataclasses.fields(Predictions)}
     with np.load(path, allow_pickle=False) as arrays:
         if missing := fields - {"names", *arrays}:
@@ -266,6 +268,7 @@ def classes_to_keep(num_images: int, num_classes: int) -> int:
         >>> classes_to_keep(50_000, 1000), classes_to_keep(50_000, 21_843)
         (1000, 5)
     """
+    check_whole(0, num_images=num_images, num_classes=num_classes)
     affordable = num_images * num_classes <= MAX_PROBABILITIES
     return num_classes if affordable else TOP
 
@@ -342,16 +345,17 @@ def _as_one_input(batches):
     """Pack each batch into the input; `predict` drops labels and masks."""
     if map_elements := getattr(batches, "map", None):  # tf.data
         return map_elements(lambda *batch: (batch,))
-    return (_of_three(batch) for batch in batches)
+    return ((of_three(batch),) for batch in batches)
 
 
-def _of_three(batch):
+def of_three(batch) -> tuple:
+    """Return a batch of (images, labels, mask), or raise a ValueError."""
     if not isinstance(batch, (tuple, list)) or len(batch) != 3:
         raise ValueError(
             "batches are of (images, labels, mask). Received: one that is a "
             f"{type(batch).__name__}: {batch!r:.80}."
         )
-    return (tuple(batch),)
+    return tuple(batch)
 
 
 def _files(names, mask):

@@ -155,6 +155,7 @@ def export(
         >>> record = keras_vit.export("ViT_B16/imagenet", "vit.onnx")
         >>> keras_vit.predict("vit.onnx", "photos")
     """
+    check_kind(str | os.PathLike, path=path)
     path = pathlib.Path(path)
     format = _checked_format(format, path, layout)
     check_choice("precision", precision, PRECISIONS)
@@ -236,8 +237,10 @@ def export_pair(
         >>> record = keras_vit.exporting.export_pair(pair, "clip_onnx")
         >>> keras_vit.predict("clip_onnx", "photos", labels=["cat", "dog"])
     """
+    check_kind(str | os.PathLike, path=path)
     path = pathlib.Path(path)
     check_choice("format", format, SUFFIXES)
+    check_choice("precision", precision, PRECISIONS)
     if reason := refusal(format, precision, None):
         raise ValueError(reason)
     check_free_folder(path, PAIR)
@@ -350,7 +353,7 @@ def _checked_format(format, path, layout):
             f"{', '.join(by_suffix)}, or give format=: one of "
             f"{', '.join(FORMATS)}."
         )
-    format = format or by_suffix[path.suffix]
+    format = by_suffix[path.suffix] if format is None else format
     check_choice("format", format, FORMATS)
     suffix = FORMATS[format].suffix
     if path.suffix != suffix and (suffix or path.suffix in by_suffix):

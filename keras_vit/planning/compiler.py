@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-from keras_vit.io.checks import check_choice, check_installed
+from keras_vit.io.checks import check_choice, check_installed, check_kind
 from keras_vit.models import ViTConfig
 from keras_vit.planning.devices_table import Machine
 from keras_vit.planning.estimate import (
@@ -66,6 +66,7 @@ class Confirmed:
 
 def check_compiler(machine: Machine) -> None:
     """Raises a ValueError unless steps can be compiled for the machine."""
+    check_kind(Machine, machine=machine)
     topology(machine)
     check_installed("The compiler for TPUs", "libtpu")
 

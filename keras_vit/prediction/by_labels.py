@@ -7,7 +7,7 @@ from typing import Any
 from keras_vit.checkpoints.public.catalog import pair_source
 from keras_vit.data.config import evaluation_of
 from keras_vit.data.resizing import Geometry
-from keras_vit.io.checks import check_own_size
+from keras_vit.io.checks import check_kind, check_own_size
 from keras_vit.prediction.classifier import Classifier
 from keras_vit.prediction.encoder import Encoder
 from keras_vit.prediction.exported_pair import exported_pair
@@ -186,6 +186,7 @@ def embed_texts(encoder: Encoder, model: Any, texts: Sequence[str]):
         >>> embed_texts(encoder, "siglip", ["a red car"]).shape
         (1, 768)
     """
+    check_kind(Encoder, encoder=encoder)
     check_projected(encoder)
     return texts_of(model).vectors(texts)
 

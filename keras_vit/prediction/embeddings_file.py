@@ -210,6 +210,7 @@ def load_embeddings(path: str | os.PathLike) -> Embeddings:
         >>> load_embeddings("embeddings.npz").files[:2]
         ('photos/a.jpg', 'photos/b.jpg')
     """
+    check_kind(str | os.PathLike, path=path)
     return _load(pathlib.Path(path).expanduser())
 
 

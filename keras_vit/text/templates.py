@@ -2,7 +2,9 @@
 
 import functools
 import importlib.resources
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+from keras_vit.io.checks import check_kind
 
 __all__ = ["DEFAULT_TEMPLATE", "TEMPLATES", "imagenet_names", "templates_of"]
 
@@ -62,6 +64,7 @@ def templates_of(template: str | Sequence[str]) -> tuple[str, ...]:
     if isinstance(template, str):
         found = TEMPLATES.get(template, (template,))
     else:
+        check_kind(Iterable, template=template)
         found = tuple(template)
     wrong = [x for x in found if not isinstance(x, str) or x.count("{}") != 1]
     if wrong or not found:

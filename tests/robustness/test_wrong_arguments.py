@@ -18,6 +18,7 @@ from keras_vit import (
     checkpoints,
     data,
     evaluation,
+    exporting,
     layers,
     planning,
     prediction,
@@ -49,6 +50,10 @@ BATCHES = [(IMAGES, LABELS, np.ones(3, bool))]
 SETTINGS = planning.Settings(batch=8)
 MACHINE = planning.machine("v5e-1")
 CLASSIFIER = prediction.as_classifier(MODEL, NAMES)
+ENCODER = prediction.as_encoder(MODEL)
+PREDICTED = evaluation.Predictions(
+    LABELS, LABELS[:, None], np.full((3, 1), 0.5), 3, None
+)
 SAVED = "its weights"
 OF_IMAGES = {"model": MODEL, "images": IMAGES}
 STREAM = {
@@ -128,7 +133,7 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "embed_files": (
         prediction.embed_files,
         {
-            "encoder": prediction.as_encoder(MODEL),
+            "encoder": ENCODER,
             "files": ["a.png"],
             "path": "e.npz",
         },
@@ -199,6 +204,54 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "memory": (planning.memory, {"config": CONFIG, "settings": SETTINGS}),
     "cost_of": (planning.cost_of, {"config": CONFIG}),
     "train": (training.train, {"recipe": training.Recipe()}),
+    "attention_grids": (
+        analysis.attention_grids,
+        {"model": MODEL, "maps": np.ones((3, 2, 17, 17), "float32")},
+    ),
+    "plot_neighbours": (
+        analysis.plot_neighbours,
+        {
+            "queries": [("a", PIXELS[0])],
+            "neighbours": [[("b", PIXELS[1], 0.5)]],
+        },
+    ),
+    "top_k_accuracy": (
+        evaluation.top_k_accuracy,
+        {"predictions": PREDICTED, "k": 1},
+    ),
+    "summarise": (evaluation.summarise, {"predictions": PREDICTED}),
+    "worst_rows": (
+        evaluation.worst_rows,
+        {"predictions": PREDICTED, "count": 1},
+    ),
+    "images_at": (evaluation.images_at, {"batches": BATCHES, "rows": [0]}),
+    "write_evaluation": (
+        evaluation.write_evaluation,
+        {
+            **{"folder": "pages", "predictions": PREDICTED},
+            **{"batches": BATCHES, "class_names": NAMES},
+        },
+    ),
+    "classes_to_keep": (
+        evaluation.classes_to_keep,
+        {"num_images": 3, "num_classes": 3},
+    ),
+    "read_real_labels": (
+        evaluation.read_real_labels,
+        {"path": SAVED, "file_names": ["a.JPEG"]},
+    ),
+    "load_predictions": (evaluation.load_predictions, {"path": SAVED}),
+    "load_embeddings": (prediction.load_embeddings, {"path": SAVED}),
+    "embed_texts": (
+        prediction.embed_texts,
+        {"encoder": ENCODER, "model": MODEL, "texts": ["a"]},
+    ),
+    "export": (keras_vit.export, {"model": MODEL, "path": "x", "format": "no"}),
+    "export_pair": (
+        exporting.export_pair,
+        {"model": MODEL, "path": "x", "format": "no"},
+    ),
+    "check_compiler": (planning.check_compiler, {"machine": MACHINE}),
     "VisionTransformer": (VisionTransformer, {"config": CONFIG}),
 }
 # An argument to wrong values of it, and what the message has beside its name.
@@ -263,7 +316,7 @@ WRONG: dict[str, tuple[list, str]] = {
     "encoder": ([None, "x", MODEL], "Encoder"),
     "seconds": ([None, "x", float("nan")], "float"),
     "together": (["x", 3], "Together"),
-    "maps": ([{}, MODEL, object()], "an array"),
+    "maps": ([{}, MODEL, object()], "array"),
     "vectors": ([{}, MODEL, object()], "array of numbers"),
     "queries": ([{}, MODEL, object()], "array of numbers"),
     "lengths": ([np.ones(2), np.zeros(3), [np.nan] * 3], "above 0"),
@@ -273,6 +326,12 @@ WRONG: dict[str, tuple[list, str]] = {
     "known_labels": ([[0, 1], 3, "x"], "classes of 3"),
     "on_broken_image": (["nope", None], "Unknown on_broken_image"),
     "sampling": (["nope", None], "Unknown sampling"),
+    "predictions": (["x", 3, None], "Predictions"),
+    "file_names": ([3, None], "Iterable"),
+    "folder": ([None, 3, MODEL], "PathLike|have a name"),
+    "rows": ([None, 3], "Iterable"),
+    "neighbours": ([None, 3], "tuple"),
+    "machine": (["x", None], "Machine"),
 }
 # Arguments of other kinds by the same names.
 ONLY: dict[str, dict[str, list]] = {
@@ -326,6 +385,7 @@ ONLY: dict[str, dict[str, list]] = {
         "probabilities": [MODEL],
     },
     "retrieval_recall": {"images": [MODEL], "texts": [MODEL, 3]},
+    "worst_rows": {"count": [-1, 1.5, "x", None]},
     "attention_maps": {"images": [{"x": 1}, object(), IMAGES * np.nan]},
     "predictions": {"images": ["photo.png", 3, None]},
 }
@@ -337,6 +397,11 @@ OTHERS = {
     ("cost_of", "method"),  # A record, or None.
     ("most_probable", "probabilities"),  # Of any kind of scores.
     ("text_memory", "texts"),  # Their number.
+    ("decode_predictions", "predictions"),  # An array.
+    ("plot_neighbours", "queries"),  # Names and pictures.
+    ("worst_rows", "count"),  # It may be 0, as those of no classes.
+    ("classes_to_keep", "num_classes"),
+    ("embed_texts", "texts"),
 }
 
 
@@ -439,7 +504,7 @@ def test_rubbish_is_taken_or_refused(name, saved, tmp_path, monkeypatch):
             try:
                 found = function(**{**given, argument: value})
                 list(found) if inspect.isgenerator(found) else None
-            except ValueError:
+            except (ValueError, FileNotFoundError):
                 pass
             except Exception as error:
                 pytest.fail(f"{argument}={value!r:.40}: {error!r}")
