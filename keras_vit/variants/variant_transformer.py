@@ -8,6 +8,7 @@ In attention N query and M key tokens (N = M = T), in the MLP M its dimension.
 
 import itertools
 import math
+from collections.abc import Callable
 
 import keras
 from keras import ops
@@ -86,13 +87,13 @@ class AxialAttention(ConfiguredLayer):
 
     def __init__(
         self,
-        num_heads,
-        grid,
+        num_heads: int,
+        grid: tuple[int, int],
         *,
-        axis="rows",
-        qkv_bias=True,
-        attention_dropout_rate=0.0,
-        flash_attention=None,
+        axis: str = "rows",
+        qkv_bias: bool = True,
+        attention_dropout_rate: float = 0.0,
+        flash_attention: bool | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -170,12 +171,12 @@ class LocalMLP(MLP):
 
     def __init__(
         self,
-        mlp_dim,
-        grid,
+        mlp_dim: int,
+        grid: tuple[int, int],
         *,
-        num_prefix_tokens=0,
-        dropout_rate=0.0,
-        activation="gelu_tanh",
+        num_prefix_tokens: int = 0,
+        dropout_rate: float = 0.0,
+        activation: str | Callable | None = "gelu_tanh",
         **kwargs,
     ):
         super().__init__(
@@ -255,7 +256,14 @@ class LocalMLP(MLP):
 class GridEmbedding(ConfiguredLayer):
     """Learned positions of a grid of patches, with tokens in front of it."""
 
-    def __init__(self, grid, *, num_prefix_tokens=0, stddev=0.02, **kwargs):
+    def __init__(
+        self,
+        grid: tuple[int, int],
+        *,
+        num_prefix_tokens: int = 0,
+        stddev: float = 0.02,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.grid = tuple(grid)
         self.num_prefix_tokens = num_prefix_tokens
@@ -646,13 +654,13 @@ class VariantBlock(TransformerBlock):
 
     def __init__(
         self,
-        num_heads,
-        mlp_dim,
+        num_heads: int,
+        mlp_dim: int,
         *,
-        attention="full",
-        mlp="dense",
-        grid=None,
-        num_prefix_tokens=0,
+        attention: str = "full",
+        mlp: str = "dense",
+        grid: tuple[int, int] | None = None,
+        num_prefix_tokens: int = 0,
         **options,
     ):
         check_choice("attention", attention, ATTENTIONS)
@@ -721,7 +729,7 @@ class AxialBlock(ConfiguredLayer):
     (2, 196, 768)
     """
 
-    def __init__(self, num_heads, mlp_dim, *, options=None, **kwargs):
+    def __init__(self, num_heads: int, mlp_dim: int, *, options=None, **kwargs):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.mlp_dim = mlp_dim
