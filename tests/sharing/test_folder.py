@@ -58,6 +58,7 @@ def test_the_card_of_a_run_has_what_it_measured(run, tmp_path):
     assert found["roc_auc"] == result["auc"]
     assert f"| accuracy | {result['top1']:.2%} |" in body
     assert "images per step | 8 |" in body
+    assert f"keras {result['versions']['keras']}" in body
     assert "![Learning curves](training.png)" in body
     assert files["training.png"].read_bytes().startswith(b"\x89PNG")
 
