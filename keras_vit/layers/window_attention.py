@@ -63,11 +63,6 @@ class WindowAttention(SelfAttention):
         **kwargs,
     ):
         super().__init__(num_heads, **kwargs)
-        if window_size < 1:
-            raise ValueError(
-                "A window has a patch at least. Received: window_size="
-                f"{window_size}. Use SelfAttention for attention without."
-            )
         self.grid = tuple(grid)
         self.window_size = window_size
         self.window_grid = tuple(-(-x // window_size) for x in self.grid)
