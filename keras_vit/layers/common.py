@@ -64,8 +64,10 @@ class ConfiguredLayer(keras.layers.Layer):
     """
 
     def __new__(cls, *args, **kwargs):
-        own = list(inspect.signature(cls.__init__).parameters)[1:]
-        given = dict(zip(own, args, strict=False)) | kwargs
+        given = kwargs
+        if args:  # A signature takes longer than all that follows.
+            own = list(inspect.signature(cls.__init__).parameters)[1:]
+            given = dict(zip(own, args, strict=False)) | kwargs
         for name, kind in cls.argument_kinds().items():
             if name in given and kind is not inspect.Parameter.empty:
                 checks.check_kind(kind, **{name: given[name]})
