@@ -35,6 +35,7 @@ from keras_vit.io.checks import (
     check_types,
     check_unread,
 )
+from keras_vit.models.configured_model import keeping
 from keras_vit.runtime.platforms import compile_predictions
 
 __all__ = [
@@ -384,6 +385,8 @@ class FeatureStream(keras.Model):
         >>> stream = FeatureStream(feature_model(model))
         >>> features, readable = stream.all_of(batches, len(examples))
     """
+
+    predict = keeping("predict")
 
     def __init__(self, model, together=None):
         super().__init__(name="feature_stream")

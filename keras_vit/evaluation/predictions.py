@@ -21,6 +21,7 @@ from keras_vit.io.checks import (
     check_whole,
     numbers_of,
 )
+from keras_vit.models.configured_model import keeping
 from keras_vit.runtime.platforms import compile_predictions
 
 __all__ = [
@@ -305,6 +306,8 @@ class Ranking(keras.Model):
         activation: as of `predict_classes`.
         tta: as of `predict_classes`.
     """
+
+    predict = keeping("predict")
 
     def __init__(self, model, top, activation, tta=None):
         check_whole(1, top=top)

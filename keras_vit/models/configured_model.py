@@ -450,6 +450,8 @@ class BlockFeatures(keras.Model):
     [(2, 197, 768), (2, 197, 768)]
     """
 
+    predict = keeping("predict")
+
     def __init__(
         self,
         model: keras.Model,

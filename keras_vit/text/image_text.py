@@ -15,6 +15,7 @@ from keras import ops
 
 from keras_vit.io.checks import check_kind, numbers_of
 from keras_vit.models import NaFlexTransformer
+from keras_vit.models.configured_model import keeping
 from keras_vit.text.tokenizer import Tokenizer
 from keras_vit.text.tower import TextConfig, TextTransformer
 from keras_vit.trained_as import TrainedAs
@@ -82,6 +83,8 @@ class ImageTextModel(keras.Model):
     >>> pair.encode_texts(["a photo of a cat", "a photo of a dog"]).shape
     (2, 512)
     """
+
+    fit, evaluate, predict = map(keeping, ("fit", "evaluate", "predict"))
 
     def __init__(
         self,

@@ -8,7 +8,9 @@ from padded import padded_batches
 from keras_vit import evaluation
 from keras_vit.data.resizing import views
 from keras_vit.evaluation import predictions
+from keras_vit.evaluation.few_shot import FeatureStream
 from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.models.configured_model import BlockFeatures
 from keras_vit.runtime import platforms
 
 BATCH = 8
@@ -175,6 +177,31 @@ def test_the_model_is_left_as_it_was(model):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize(
+    "predict",
+    [
+        evaluation.predict_classes,
+        lambda model, batches: FeatureStream(model).all_of(batches, 1),
+        lambda model, batches: BlockFeatures(model, [0]).predict(
+            (batch[:1] for batch in batches), verbose=0
+        ),
+    ],
+    ids=["classes", "features", "blocks"],
+)
+def test_the_model_keeps_its_weights_where_batches_fail(model, predict):
+    images, labels = split(BATCH)
+    before = scores(model, images)
+
+    def failing():  # Keras reads two batches before the first step.
+        for _ in range(3):
+            yield images, labels, np.ones(BATCH, bool)
+        raise ValueError("a broken image")
+
+    with pytest.raises(ValueError, match="a broken image"):
+        predict(model, failing())
+    np.testing.assert_array_equal(scores(model, images), before)
+
+
 def test_saved_predictions_are_the_same(model, tmp_path):
     images, labels = split(9)
     found = evaluation.predict_classes(
