@@ -236,6 +236,8 @@ def predict_classes(
     check_kind(tuple[str, ...] | None, names=names)
     check_kind(Together | None, together=together)
     check_kind(Iterable, batches=batches)
+    if isinstance(batches, (list, tuple, dict)) and not batches:
+        raise ValueError("There is no image to evaluate. Received: no batches.")
     known = isinstance(model, Ranking)
     ranking = model if known else Ranking(model, top, activation, tta)
     with warnings.catch_warnings():

@@ -322,7 +322,10 @@ WRONG: dict[str, tuple[list, str]] = {
     "queries": ([{}, MODEL, object()], "array of numbers"),
     "lengths": ([np.ones(2), np.zeros(3), [np.nan] * 3], "above 0"),
     "label_sets": ([3, [3], [[0.5]], ["ab"], [[3]]], "classes"),
-    "batches": ([3, [3], [(IMAGES, LABELS)]], "Iterable|labels, mask"),
+    "batches": (
+        [3, [3], [(IMAGES, LABELS)], []],
+        "Iterable|mask|no batches|0 images",
+    ),
     "class_map": ([[0, 1, 3], [[0, 1, 2]], 0], "classes|class"),
     "known_labels": ([[0, 1], 3, "x"], "classes of 3"),
     "on_broken_image": (["nope", None], "Unknown on_broken_image"),
