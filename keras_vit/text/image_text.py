@@ -84,7 +84,7 @@ class ImageTextModel(keras.Model):
     (2, 512)
     """
 
-    fit, evaluate, predict = map(keeping, ("fit", "evaluate", "predict"))
+    predict = keeping("predict")
 
     def __init__(
         self,

@@ -83,6 +83,18 @@ def test_the_image_tower_alone_is_the_same():
     )
 
 
+def test_a_pair_takes_a_step_of_fit():
+    pair = load_image_text(FOLDER / "siglip")
+    expected = np.load(FOLDER / "siglip" / "expected.npz")
+    images, ids = expected["images"], expected["token_ids"].astype("int32")
+    pair.compile("sgd", keras.losses.BinaryCrossentropy(from_logits=True))
+    count = min(len(images), len(ids))
+    found = pair.fit(
+        (images[:count], ids[:count]), np.eye(count), count, verbose=0
+    )
+    assert np.isfinite(found.history["loss"]).all()
+
+
 @one_backend
 def test_a_bfloat16_pair_compares_in_float32():
     pair = load_image_text(FOLDER / "clip_quick_gelu", dtype="mixed_bfloat16")
