@@ -465,14 +465,14 @@ def evaluation_batches(
         )
     config = preprocessing or PreprocessingConfig()
     geometry = Geometry(check_size("image_size", image_size), channels, config)
-    if short := shortage(
-        batch_size * math.prod(geometry.image_size) * channels
-    ):
+    share = share or Share()
+    held = share.size(batch_size)
+    if short := shortage(held * math.prod(geometry.image_size) * channels):
         raise ValueError(
-            f"A batch of {batch_size:,} images takes {short}. Received: "
+            f"{held:,} images of a batch take {short}. Received: "
             f"batch_size={batch_size!r}. Give fewer."
         )
-    rows = (share or Share()).rows(batch_size)
+    rows = share.rows(batch_size)
     return EVALUATION[examples.reader](examples, geometry, batch_size, rows)
 
 
