@@ -456,8 +456,7 @@ LAYERS: dict[str, dict[str, Any]] = {
     "TokenRMSNormalization": {},
     "TransformerBlock": {"num_heads": 2, "mlp_dim": 8},
     "WindowAttention": {"num_heads": 2, "grid": (2, 2), "window_size": 2},
-}
-LAYERS |= {
+    # Of the variants.
     "AddPositionEmbedding2D": {"grid": (2, 2)},
     "AxialAttention": {"num_heads": 2, "grid": (2, 2)},
     "LocalMLP": {"mlp_dim": 8, "grid": (2, 2)},
@@ -525,20 +524,6 @@ def layer_of(name):
     return getattr(layers if name in layers.__all__ else variants, name)
 
 
-def arguments_of(layer):
-    """The arguments of a layer here, those of its bases included."""
-    found = {}
-    for base in reversed(layer.__mro__):
-        if base.__module__.startswith("keras_vit.") and "__init__" in vars(
-            base
-        ):
-            parameters = inspect.signature(base.__init__).parameters
-            found |= {
-                x.name: x.annotation for x in [*parameters.values()][1:-1]
-            }
-    return found
-
-
 @pytest.mark.once
 def test_all_layers_are_tried():
     names = [x for x in layers.__all__ if inspect.isclass(getattr(layers, x))]
@@ -549,7 +534,7 @@ def test_all_layers_are_tried():
 @pytest.mark.parametrize("name", sorted(LAYERS.keys() - OF_KERAS))
 def test_a_layer_refuses_what_is_none_of_the_type(name):
     layer = layer_of(name)
-    for argument, kind in arguments_of(layer).items():
+    for argument, kind in layer.argument_kinds().items():
         assert kind is not inspect.Parameter.empty, argument
         for value in (*NONE_OF.get(kind, ()), object()):
             with pytest.raises(ValueError, match=argument):
